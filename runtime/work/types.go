@@ -1,0 +1,33 @@
+// Package work runs a controller's reconciles: a queue of keys, workers whose
+// number can change while they run, retries, and the rule that a key is not
+// reconciled before the caches have seen what its last reconcile wrote.
+package work
+
+import (
+	"context"
+	"time"
+)
+
+// Result of a reconcile that did not fail.
+type Result struct {
+	// RequeueAfter adds the key again after this time; 0 does not.
+	RequeueAfter time.Duration
+}
+
+// Reconciler brings the cluster to what the object of key asks for. An error
+// adds the key again with back-off. It must return soon after ctx ends.
+type Reconciler[K comparable] func(ctx context.Context, key K) (Result, error)
+
+// Status of all queues of one controller.
+type Status struct {
+	// Wanted, Running and Busy workers, summed over the queues.
+	Wanted, Running, Busy int
+	// Depth is the number of keys that wait for a worker.
+	Depth int
+	// Oldest is how long the key that has waited longest has waited.
+	Oldest time.Duration
+	// Longest is how long the reconcile that has run longest has run.
+	Longest time.Duration
+	// LastError of a reconcile, empty if none failed since the start.
+	LastError string
+}

@@ -1,0 +1,9 @@
+package controlplane
+
+import "syscall"
+
+// childAttributes put a child into a process group of its own, so that Ctrl-C
+// reaches this process alone, and end it together with this process.
+func childAttributes() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+}

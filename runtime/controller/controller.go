@@ -37,6 +37,9 @@ type Descriptor struct {
 	// ReadsFeatureGates change the controller's behaviour: when one of them
 	// changes, the controller restarts.
 	ReadsFeatureGates []string
+	// ReadsCluster names the fields of Env.Cluster that the controller reads, by JSON
+	// name, such as clusterCIDRs: when one of them changes, the controller restarts.
+	ReadsCluster []string
 	// Rules are what the controller's identity must be allowed to do.
 	Rules []rbacv1.PolicyRule
 	// LiveFields of the section, by JSON name, are applied by

@@ -20,7 +20,7 @@ const (
 	Unavailable State = "Unavailable"
 	// Standby is ready to start as soon as this process leads.
 	Standby State = "Standby"
-	// Waiting for its turn to start, or for its back-off after a failure.
+	// Waiting for its turn to start.
 	Waiting State = "Waiting"
 	// Starting waits for caches.
 	Starting State = "Starting"

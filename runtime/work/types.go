@@ -26,8 +26,18 @@ type Status struct {
 	Depth int
 	// Oldest is how long the key that has waited longest has waited.
 	Oldest time.Duration
-	// Longest is how long the reconcile that has run longest has run.
-	Longest time.Duration
+	// Longest is how long the reconcile that has run longest has run, and
+	// LongestKey its key; 0 and empty when none runs.
+	Longest    time.Duration
+	LongestKey string
 	// LastError of a reconcile, empty if none failed since the start.
 	LastError string
+}
+
+// QueueStatus is the status of one queue.
+type QueueStatus struct {
+	Name string
+	Status
+	// Initial of the keys counted in Depth are of initial lists and yield to the others.
+	Initial int
 }

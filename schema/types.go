@@ -24,39 +24,58 @@ type ControllerManagerConfiguration struct {
 	Server         Server          `json:"server"`
 	Logging        Logging         `json:"logging"`
 	Reload         Reload          `json:"reload"`
-	FeatureGates   map[string]bool `json:"featureGates"`
+	FeatureGates   map[string]bool `json:"featureGates" check:"keys=featureGate"`
 	Controllers    Controllers     `json:"controllers"`
 }
 
 // Cluster says which cluster is managed, and how to talk to it.
 type Cluster struct {
-	// Name of the cluster. Default: kubernetes.
-	Name string `json:"name"`
+	// Name of the cluster, the scope of cloud resources. Default: kubernetes.
+	Name string `json:"name" check:"nonempty"`
 	// Kubeconfig is the path of the kubeconfig file. Default: empty, which
 	// means the pod's service account.
-	Kubeconfig string `json:"kubeconfig"`
+	Kubeconfig string `json:"kubeconfig" check:"format=path"`
 	// UseServiceAccountCredentials gives each controller the identity of its
 	// own service account in kube-system. Default: true, because the roles that
 	// the API server bootstraps are bound to these accounts.
-	UseServiceAccountCredentials bool   `json:"useServiceAccountCredentials"`
-	Client                       Client `json:"client"`
-	// AllocateNodeCIDRs, ClusterCIDRs and ServiceCIDRs are read by the node
-	// IPAM controller. Default: false and empty.
-	AllocateNodeCIDRs bool     `json:"allocateNodeCIDRs"`
-	ClusterCIDRs      []string `json:"clusterCIDRs"`
-	ServiceCIDRs      []string `json:"serviceCIDRs"`
+	UseServiceAccountCredentials bool `json:"useServiceAccountCredentials"`
+	// Client bounds the requests of each controller's client.
+	Client Client `json:"client"`
+	// AllocateNodeCIDRs lets node-ipam-controller give each node its pod CIDRs
+	// out of ClusterCIDRs. Default: false.
+	AllocateNodeCIDRs bool `json:"allocateNodeCIDRs"`
+	// ClusterCIDRs are the ranges of pod addresses: one, or one of each address
+	// family. Default: empty.
+	ClusterCIDRs []string `json:"clusterCIDRs" check:"format=cidr,maxItems=2"`
+	// ServiceCIDRs are the ranges of Service addresses, which node-ipam-controller
+	// leaves out: one, or one of each address family. Default: empty.
+	ServiceCIDRs []string `json:"serviceCIDRs" check:"format=cidr,maxItems=2"`
+	// CloudProvider is read by the three cloud controllers.
+	CloudProvider CloudProvider `json:"cloudProvider"`
+}
+
+// CloudProvider names the cloud that service-lb-controller, node-route-controller
+// and cloud-node-lifecycle-controller work on.
+type CloudProvider struct {
+	// Name of a provider that is compiled in; empty or external means none, and
+	// the cloud controllers are then not available. Default: empty.
+	Name string `json:"name" check:"format=dnsLabel"`
+	// ConfigFile is the path of the provider's own configuration. Default: empty.
+	ConfigFile string `json:"configFile" check:"format=path"`
+	// AllowUntagged accepts a provider that has no cluster ID. Default: false.
+	AllowUntagged bool `json:"allowUntagged"`
 }
 
 // Client bounds the requests of each controller's client.
 type Client struct {
 	// QPS of each controller's client. Default: 0, no client-side limit beyond
 	// what API Priority and Fairness asks for.
-	QPS float64 `json:"qps"`
+	QPS float64 `json:"qps" check:"min=0,max=1000000"`
 	// Burst above QPS. Default: 0; at least 1 when QPS is set.
-	Burst int `json:"burst"`
+	Burst int `json:"burst" check:"min=0,max=1000000"`
 	// ContentType of requests for built-in types.
 	// Default: application/vnd.kubernetes.protobuf.
-	ContentType string `json:"contentType"`
+	ContentType string `json:"contentType" check:"oneof=application/vnd.kubernetes.protobuf|application/json"`
 }
 
 // Standby says what a process that does not lead keeps ready.
@@ -76,17 +95,17 @@ type LeaderElection struct {
 	Enabled bool `json:"enabled"`
 	// LeaseDuration is how long a candidate waits after the last observed
 	// renewal before it takes the lease. Default: 15s.
-	LeaseDuration metav1.Duration `json:"leaseDuration"`
+	LeaseDuration metav1.Duration `json:"leaseDuration" check:"min=1s,max=1h"`
 	// RenewDeadline is how long the leader tries to renew before it gives up. Default: 10s.
-	RenewDeadline metav1.Duration `json:"renewDeadline"`
+	RenewDeadline metav1.Duration `json:"renewDeadline" check:"min=10ms,max=1h"`
 	// RetryPeriod between two attempts. Default: 2s.
-	RetryPeriod metav1.Duration `json:"retryPeriod"`
+	RetryPeriod metav1.Duration `json:"retryPeriod" check:"min=10ms,max=1h"`
 	// ResourceName and ResourceNamespace of the Lease.
 	// Default: kube-system/kube-controller-manager.
-	ResourceName      string `json:"resourceName"`
-	ResourceNamespace string `json:"resourceNamespace"`
+	ResourceName      string `json:"resourceName" check:"format=dnsSubdomain"`
+	ResourceNamespace string `json:"resourceNamespace" check:"format=dnsLabel,nonempty"`
 	// Standby. Default: warm.
-	Standby Standby `json:"standby"`
+	Standby Standby `json:"standby" check:"oneof=warm|cold"`
 	// ReleaseOnExit gives the lease back on a clean exit. Default: true.
 	ReleaseOnExit bool `json:"releaseOnExit"`
 }
@@ -94,9 +113,9 @@ type LeaderElection struct {
 // Server configures the HTTPS server.
 type Server struct {
 	// BindAddress is an IP address. Default: 0.0.0.0.
-	BindAddress string `json:"bindAddress"`
+	BindAddress string `json:"bindAddress" check:"format=ip"`
 	// Port, 0 turns the server off. Default: 10257.
-	Port          int           `json:"port"`
+	Port          int           `json:"port" check:"min=0,max=65535"`
 	TLS           ServerTLS     `json:"tls"`
 	Authorization Authorization `json:"authorization"`
 	// Profiling serves /debug/pprof. Default: true.
@@ -108,43 +127,43 @@ type Server struct {
 type ServerTLS struct {
 	// CertFile and KeyFile, together or not at all. Default: empty, a
 	// self-signed certificate is made in memory.
-	CertFile string `json:"certFile"`
-	KeyFile  string `json:"keyFile"`
+	CertFile string `json:"certFile" check:"format=path"`
+	KeyFile  string `json:"keyFile" check:"format=path"`
 	// ClientCAFile verifies client certificates. Default: empty, the CA that the
 	// API server publishes in kube-system/extension-apiserver-authentication.
-	ClientCAFile string `json:"clientCAFile"`
+	ClientCAFile string `json:"clientCAFile" check:"format=path"`
 	// MinVersion is VersionTLS12 or VersionTLS13. Default: VersionTLS12.
-	MinVersion string `json:"minVersion"`
+	MinVersion string `json:"minVersion" check:"oneof=VersionTLS12|VersionTLS13"`
 	// CipherSuites for TLS 1.2 by IANA name. Default: Go's.
-	CipherSuites []string `json:"cipherSuites"`
+	CipherSuites []string `json:"cipherSuites" check:"format=cipherSuite"`
 }
 
 // Authorization configures who may call the server.
 type Authorization struct {
 	// AlwaysAllowPaths need neither authentication nor authorization; a
 	// trailing * matches a prefix. Default: /healthz, /readyz, /livez.
-	AlwaysAllowPaths []string `json:"alwaysAllowPaths"`
+	AlwaysAllowPaths []string `json:"alwaysAllowPaths" check:"format=pathPattern"`
 }
 
 // Logging configures the log.
 type Logging struct {
 	// Format is auto (text on a terminal, JSON otherwise), text or json. Default: auto.
-	Format string `json:"format"`
+	Format string `json:"format" check:"oneof=auto|text|json"`
 	// Level is a Kubernetes verbosity, 0 to 10. Default: 0.
-	Level int `json:"level"`
+	Level int `json:"level" check:"min=0,max=10"`
 	// Modules sets the level of single controllers, by canonical name, or of
 	// engine packages (config, supervisor, election, informers, work, client, server).
-	Modules map[string]int `json:"modules"`
+	Modules map[string]int `json:"modules" check:"min=0,max=10,keys=module"`
 }
 
 // Reload configures how changes of the file are picked up.
 type Reload struct {
 	// Debounce is how long the file must be quiet before it is read. Default: 100ms.
-	Debounce metav1.Duration `json:"debounce"`
+	Debounce metav1.Duration `json:"debounce" check:"min=0s,max=1m"`
 	// PollInterval is how often the content is compared when the file system
 	// sends no events; 0 turns polling off. Default: 10s.
-	PollInterval metav1.Duration `json:"pollInterval"`
+	PollInterval metav1.Duration `json:"pollInterval" check:"min=0s,max=1h"`
 	// DrainTimeout is how long a stopping controller's reconciles may finish
 	// with a live context. Default: 30s.
-	DrainTimeout metav1.Duration `json:"drainTimeout"`
+	DrainTimeout metav1.Duration `json:"drainTimeout" check:"min=0s,max=1h"`
 }

@@ -1,0 +1,20 @@
+package schema
+
+// engineModules are the parts of the engine whose log level can be set.
+var engineModules = [...]string{"config", "supervisor", "election", "informers", "work", "client", "server"}
+
+// keySets returns what the keys of mappings may be, by the name in their check tag.
+func (s *Scheme) keySets() map[string]keySet {
+	gates := keySet{noun: "feature gate", names: map[string]string{}}
+	for _, gate := range FeatureGates() {
+		gates.names[gate.Name] = gate.Name
+	}
+	modules := keySet{noun: "module", names: map[string]string{}}
+	for _, name := range engineModules {
+		modules.names[name] = name
+	}
+	for name, section := range s.byName {
+		modules.names[name] = section.Name
+	}
+	return map[string]keySet{"featureGate": gates, "module": modules}
+}

@@ -1,0 +1,144 @@
+package schema
+
+import (
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// GarbageCollectorController configures garbage-collector-controller, which
+// deletes objects whose owners are gone. Workers is per queue, of which there
+// are two. It must be on exactly when the API server's garbage collection is.
+type GarbageCollectorController struct {
+	Common `json:",inline"`
+	// IgnoredResources are not watched. Default: events, in both their groups.
+	IgnoredResources []GroupResource `json:"ignoredResources"`
+}
+
+// GroupResource names a resource in all its versions.
+type GroupResource struct {
+	// Group is empty for the core group.
+	Group string `json:"group" check:"format=dnsSubdomainOrEmpty"`
+	// Resource in plural, such as events.
+	Resource string `json:"resource" check:"format=dnsSubdomain"`
+}
+
+// GarbageCollectorControllerSection describes GarbageCollectorController.
+func GarbageCollectorControllerSection() SectionType {
+	return SectionType{
+		Name:    "garbage-collector-controller",
+		Aliases: []string{"garbagecollector"},
+		New: func() Section {
+			return &GarbageCollectorController{
+				Common: on(20),
+				IgnoredResources: []GroupResource{
+					{Group: "", Resource: "events"},
+					{Group: "events.k8s.io", Resource: "events"},
+				},
+			}
+		},
+	}
+}
+
+// NamespaceController configures namespace-controller, which empties and removes
+// namespaces that are being deleted.
+type NamespaceController struct {
+	Common `json:",inline"`
+	// SyncPeriod is the time between two looks at every namespace; 0 turns them off. Default: 5m.
+	SyncPeriod metav1.Duration `json:"syncPeriod" check:"min=0s,max=24h"`
+}
+
+// NamespaceControllerSection describes NamespaceController.
+func NamespaceControllerSection() SectionType {
+	return SectionType{
+		Name:    "namespace-controller",
+		Aliases: []string{"namespace"},
+		New: func() Section {
+			return &NamespaceController{Common: on(10), SyncPeriod: duration(5 * time.Minute)}
+		},
+	}
+}
+
+// PodGarbageCollectorController configures pod-garbage-collector-controller,
+// which deletes orphaned and superfluous finished pods.
+type PodGarbageCollectorController struct {
+	Common `json:",inline"`
+	// TerminatedPodThreshold is how many finished pods may exist before the oldest
+	// are deleted; 0 turns only that off. Default: 12500.
+	TerminatedPodThreshold int `json:"terminatedPodThreshold" check:"min=0,max=100000000"`
+}
+
+// PodGarbageCollectorControllerSection describes PodGarbageCollectorController.
+func PodGarbageCollectorControllerSection() SectionType {
+	return SectionType{
+		Name:    "pod-garbage-collector-controller",
+		Aliases: []string{"podgc"},
+		New: func() Section {
+			return &PodGarbageCollectorController{Common: on(1), TerminatedPodThreshold: 12500}
+		},
+	}
+}
+
+// ResourceQuotaController configures resourcequota-controller, which counts what
+// ResourceQuotas limit. Workers is per queue, of which there are two.
+type ResourceQuotaController struct {
+	Common `json:",inline"`
+	// SyncPeriod is the time between two full recounts; 0 turns them off. Default: 5m.
+	SyncPeriod metav1.Duration `json:"syncPeriod" check:"min=0s,max=24h"`
+}
+
+// ResourceQuotaControllerSection describes ResourceQuotaController.
+func ResourceQuotaControllerSection() SectionType {
+	return SectionType{
+		Name:    "resourcequota-controller",
+		Aliases: []string{"resourcequota"},
+		New: func() Section {
+			return &ResourceQuotaController{Common: on(5), SyncPeriod: duration(5 * time.Minute)}
+		},
+	}
+}
+
+// StorageVersionGarbageCollectorController configures
+// storageversion-garbage-collector-controller, which removes the records of API
+// servers that are gone.
+type StorageVersionGarbageCollectorController struct {
+	Common `json:",inline"`
+}
+
+// StorageVersionGarbageCollectorControllerSection describes StorageVersionGarbageCollectorController.
+func StorageVersionGarbageCollectorControllerSection() SectionType {
+	return SectionType{
+		Name:    "storageversion-garbage-collector-controller",
+		Aliases: []string{"storage-version-gc"},
+		New:     func() Section { return &StorageVersionGarbageCollectorController{Common: on(1)} },
+	}
+}
+
+// StorageVersionMigratorController configures storage-version-migrator-controller,
+// which rewrites stored objects in their present storage version.
+type StorageVersionMigratorController struct {
+	Common `json:",inline"`
+}
+
+// StorageVersionMigratorControllerSection describes StorageVersionMigratorController.
+func StorageVersionMigratorControllerSection() SectionType {
+	return SectionType{
+		Name:    "storage-version-migrator-controller",
+		Aliases: []string{"svm"},
+		New:     func() Section { return &StorageVersionMigratorController{Common: on(5)} },
+	}
+}
+
+// ValidatingAdmissionPolicyStatusController configures
+// validatingadmissionpolicy-status-controller, which type-checks policies.
+type ValidatingAdmissionPolicyStatusController struct {
+	Common `json:",inline"`
+}
+
+// ValidatingAdmissionPolicyStatusControllerSection describes ValidatingAdmissionPolicyStatusController.
+func ValidatingAdmissionPolicyStatusControllerSection() SectionType {
+	return SectionType{
+		Name: "validatingadmissionpolicy-status-controller",
+		New:  func() Section { return &ValidatingAdmissionPolicyStatusController{Common: on(5)} },
+	}
+}

@@ -1,0 +1,186 @@
+package schema
+
+import (
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// EphemeralVolumeController configures ephemeral-volume-controller, which
+// creates the claims of generic ephemeral volumes.
+type EphemeralVolumeController struct {
+	Common `json:",inline"`
+}
+
+// EphemeralVolumeControllerSection describes EphemeralVolumeController.
+func EphemeralVolumeControllerSection() SectionType {
+	return SectionType{
+		Name:    "ephemeral-volume-controller",
+		Aliases: []string{"ephemeral-volume"},
+		New:     func() Section { return &EphemeralVolumeController{Common: on(5)} },
+	}
+}
+
+// PersistentVolumeAttachDetachController configures
+// persistentvolume-attach-detach-controller, which attaches volumes to nodes.
+type PersistentVolumeAttachDetachController struct {
+	Common `json:",inline"`
+	// DisableReconcilerSync skips the periodic check that attached volumes still are. Default: false.
+	DisableReconcilerSync bool `json:"disableReconcilerSync"`
+	// ReconcilerSyncPeriod is the time between two such checks. Default: 1m.
+	ReconcilerSyncPeriod metav1.Duration `json:"reconcilerSyncPeriod" check:"min=1s,max=24h"`
+	// DisableForceDetachOnTimeout never detaches by force from an unhealthy node;
+	// otherwise that happens after 6 minutes. Default: false.
+	DisableForceDetachOnTimeout bool `json:"disableForceDetachOnTimeout"`
+	// FlexVolumePluginDir is searched for flex volume plugins.
+	// Default: /usr/libexec/kubernetes/kubelet-plugins/volume/exec/.
+	FlexVolumePluginDir string `json:"flexVolumePluginDir" check:"format=path"`
+}
+
+// PersistentVolumeAttachDetachControllerSection describes PersistentVolumeAttachDetachController.
+func PersistentVolumeAttachDetachControllerSection() SectionType {
+	return SectionType{
+		Name:    "persistentvolume-attach-detach-controller",
+		Aliases: []string{"attachdetach"},
+		New: func() Section {
+			return &PersistentVolumeAttachDetachController{
+				Common:               on(1),
+				ReconcilerSyncPeriod: duration(time.Minute),
+				FlexVolumePluginDir:  "/usr/libexec/kubernetes/kubelet-plugins/volume/exec/",
+			}
+		},
+	}
+}
+
+// PersistentVolumeBinderController configures persistentvolume-binder-controller,
+// which binds claims to volumes, provisions, recycles and deletes volumes.
+type PersistentVolumeBinderController struct {
+	Common `json:",inline"`
+	// SyncPeriod is the time between two looks at every volume and claim. Default: 15s.
+	SyncPeriod metav1.Duration `json:"syncPeriod" check:"min=1s,max=24h"`
+	// EnableDynamicProvisioning makes volumes for claims with a storage class that no volume fits. Default: true.
+	EnableDynamicProvisioning bool `json:"enableDynamicProvisioning"`
+	// EnableHostPathProvisioning allows the provisioner kubernetes.io/host-path,
+	// for tests on a single node. Default: false.
+	EnableHostPathProvisioning bool `json:"enableHostPathProvisioning"`
+	// Recycler configures the pods that scrub volumes with reclaim policy Recycle.
+	Recycler Recycler `json:"recycler"`
+}
+
+// Recycler configures the pods that scrub volumes, by kind of volume.
+type Recycler struct {
+	// NFS volumes. Default: minimumTimeout 5m, timeoutIncrement 30s.
+	NFS RecyclerPod `json:"nfs"`
+	// HostPath volumes, for tests on a single node. Default: minimumTimeout 1m, timeoutIncrement 30s.
+	HostPath RecyclerPod `json:"hostPath"`
+}
+
+// RecyclerPod configures one kind of recycler pod. Times are whole seconds, as
+// the pod's activeDeadlineSeconds is.
+type RecyclerPod struct {
+	// PodTemplateFile holds a Pod with at least one volume. Default: empty, the built-in pod.
+	PodTemplateFile string `json:"podTemplateFile" check:"format=path"`
+	// MinimumTimeout is the least activeDeadlineSeconds of the pod.
+	MinimumTimeout metav1.Duration `json:"minimumTimeout" check:"min=1s,max=168h,wholeSeconds"`
+	// TimeoutIncrement is added for each GiB of the volume.
+	TimeoutIncrement metav1.Duration `json:"timeoutIncrement" check:"min=0s,max=168h,wholeSeconds"`
+}
+
+// PersistentVolumeBinderControllerSection describes PersistentVolumeBinderController.
+func PersistentVolumeBinderControllerSection() SectionType {
+	return SectionType{
+		Name:    "persistentvolume-binder-controller",
+		Aliases: []string{"persistentvolume-binder"},
+		New: func() Section {
+			return &PersistentVolumeBinderController{
+				Common:                    on(1),
+				SyncPeriod:                duration(15 * time.Second),
+				EnableDynamicProvisioning: true,
+				Recycler: Recycler{
+					NFS: RecyclerPod{
+						MinimumTimeout:   duration(5 * time.Minute),
+						TimeoutIncrement: duration(30 * time.Second),
+					},
+					HostPath: RecyclerPod{
+						MinimumTimeout:   duration(time.Minute),
+						TimeoutIncrement: duration(30 * time.Second),
+					},
+				},
+			}
+		},
+	}
+}
+
+// PersistentVolumeExpanderController configures persistentvolume-expander-controller,
+// which grows the volumes of in-tree plugins.
+type PersistentVolumeExpanderController struct {
+	Common `json:",inline"`
+}
+
+// PersistentVolumeExpanderControllerSection describes PersistentVolumeExpanderController.
+func PersistentVolumeExpanderControllerSection() SectionType {
+	return SectionType{
+		Name:    "persistentvolume-expander-controller",
+		Aliases: []string{"persistentvolume-expander"},
+		New:     func() Section { return &PersistentVolumeExpanderController{Common: on(10)} },
+	}
+}
+
+// PersistentVolumeProtectionController configures
+// persistentvolume-protection-controller, which holds volumes while they are bound.
+type PersistentVolumeProtectionController struct {
+	Common `json:",inline"`
+}
+
+// PersistentVolumeProtectionControllerSection describes PersistentVolumeProtectionController.
+func PersistentVolumeProtectionControllerSection() SectionType {
+	return SectionType{
+		Name:    "persistentvolume-protection-controller",
+		Aliases: []string{"pv-protection"},
+		New:     func() Section { return &PersistentVolumeProtectionController{Common: on(1)} },
+	}
+}
+
+// PersistentVolumeClaimProtectionController configures
+// persistentvolumeclaim-protection-controller, which holds claims while pods use them.
+type PersistentVolumeClaimProtectionController struct {
+	Common `json:",inline"`
+}
+
+// PersistentVolumeClaimProtectionControllerSection describes PersistentVolumeClaimProtectionController.
+func PersistentVolumeClaimProtectionControllerSection() SectionType {
+	return SectionType{
+		Name:    "persistentvolumeclaim-protection-controller",
+		Aliases: []string{"pvc-protection"},
+		New:     func() Section { return &PersistentVolumeClaimProtectionController{Common: on(1)} },
+	}
+}
+
+// SELinuxWarningController configures selinux-warning-controller, which reports
+// pods that use one volume with different SELinux labels. Off by default.
+type SELinuxWarningController struct {
+	Common `json:",inline"`
+}
+
+// SELinuxWarningControllerSection describes SELinuxWarningController.
+func SELinuxWarningControllerSection() SectionType {
+	return SectionType{
+		Name: "selinux-warning-controller",
+		New:  func() Section { return &SELinuxWarningController{Common: off(1)} },
+	}
+}
+
+// VolumeAttributesClassProtectionController configures
+// volumeattributesclass-protection-controller, which holds classes while volumes
+// or claims use them.
+type VolumeAttributesClassProtectionController struct {
+	Common `json:",inline"`
+}
+
+// VolumeAttributesClassProtectionControllerSection describes VolumeAttributesClassProtectionController.
+func VolumeAttributesClassProtectionControllerSection() SectionType {
+	return SectionType{
+		Name: "volumeattributesclass-protection-controller",
+		New:  func() Section { return &VolumeAttributesClassProtectionController{Common: on(1)} },
+	}
+}

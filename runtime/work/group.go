@@ -1,10 +1,11 @@
 package work
 
 import (
+	"cmp"
 	"context"
-	"fmt"
 	"log/slog"
-	"strings"
+	"slices"
+	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -12,13 +13,15 @@ import (
 	"k8s.io/utils/clock"
 )
 
+const defaultStuckAfter = 5 * time.Second
+
 // Marks makes a context whose successful writes are recorded, and a function
 // that returns the highest resourceVersion written with it per resource.
 type Marks func(ctx context.Context) (context.Context, func() map[schema.GroupResource]string)
 
-// GroupOptions of a group. Only Name is required.
+// GroupOptions of a group. None is required.
 type GroupOptions struct {
-	// Name of the controller, for the log.
+	// Name of the controller, for the log. Default: empty, not logged.
 	Name string
 	// Logger. Default: slog.Default.
 	Logger *slog.Logger
@@ -27,7 +30,7 @@ type GroupOptions struct {
 	// MetricsProvider of the workqueue_* metrics. Default: nil, no metrics.
 	MetricsProvider workqueue.MetricsProvider
 	// DeleteMetrics is called once for each queue, with its name, when the
-	// last of its reconciles has ended. May be nil.
+	// group was drained and its last reconcile has ended. May be nil.
 	DeleteMetrics func(queueName string)
 	// Marks and Reached make a key wait until the caches have seen what its
 	// last reconcile wrote; both or neither. Reached tells whether the cache of
@@ -39,71 +42,192 @@ type GroupOptions struct {
 	StuckAfter time.Duration
 }
 
+// Group owns the queues of one life of a controller, and all goroutines that work on them.
+type Group struct {
+	options GroupOptions
+	failed  chan error
+	done    chan struct{}
+	// goroutines are the dispatchers and the reconciles.
+	goroutines sync.WaitGroup
+
+	mu      sync.Mutex
+	queues  []queue
+	workers int
+	started bool
+	closed  bool
+	// ctx of the reconciles, from Start on.
+	ctx        context.Context
+	cancel     context.CancelFunc
+	stopFollow func() bool
+	waitForEnd sync.Once
+	failOnce   sync.Once
+}
+
+// queue is a Queue of any key.
+type queue interface {
+	name() string
+	dispatch(ctx context.Context)
+	resize(workers int)
+	close()
+	status(now time.Time) QueueStatus
+	runningKeys(now time.Time) []RunningKey
+}
+
 // NewGroup makes a group without queues. It must be drained, even when it was never started.
-func NewGroup(o GroupOptions) *Group { return &Group{} }
+func NewGroup(o GroupOptions) *Group {
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	if o.Name != "" {
+		o.Logger = o.Logger.With("controller", o.Name)
+	}
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
+	if o.StuckAfter <= 0 {
+		o.StuckAfter = defaultStuckAfter
+	}
+	return &Group{
+		options:    o,
+		failed:     make(chan error, 1),
+		done:       make(chan struct{}),
+		cancel:     func() {},
+		stopFollow: func() bool { return true },
+	}
+}
+
+// add is called with every new queue. One that is made after Start starts at once.
+func (g *Group) add(q queue) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.queues = append(g.queues, q)
+	switch {
+	case g.closed:
+		q.close()
+	case g.started:
+		g.startLocked(q)
+	}
+}
 
 // Start lets every queue reconcile with workers at once, apart from those with
 // FixedWorkers. When ctx ends, reconciles are cancelled and no further key is
 // taken; Drain is needed all the same to wait for them. To be called once.
-func (g *Group) Start(ctx context.Context, workers int) {}
+func (g *Group) Start(ctx context.Context, workers int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.closed || g.started {
+		return
+	}
+	g.started = true
+	g.workers = max(workers, 1)
+	g.ctx, g.cancel = context.WithCancel(ctx)
+	g.stopFollow = context.AfterFunc(ctx, g.close)
+	for _, q := range g.queues {
+		g.startLocked(q)
+	}
+}
+
+func (g *Group) startLocked(q queue) {
+	q.resize(g.workers)
+	ctx := g.ctx
+	g.goroutines.Go(func() { q.dispatch(ctx) })
+}
 
 // Resize sets the number of workers, at least 1. More take keys at once; of
-// fewer, those that are too many finish their key first.
-func (g *Group) Resize(workers int) {}
+// fewer, those that are too many finish their key first. Before Start it does nothing.
+func (g *Group) Resize(workers int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.started {
+		return
+	}
+	g.workers = max(workers, 1)
+	for _, q := range g.queues {
+		q.resize(g.workers)
+	}
+}
+
+// close lets no queue take a further key.
+func (g *Group) close() {
+	g.mu.Lock()
+	g.closed = true
+	queues := g.queues
+	g.mu.Unlock()
+	for _, q := range queues {
+		q.close()
+	}
+}
+
+// fail reports the first panic.
+func (g *Group) fail(err *PanicError) {
+	g.options.Logger.Error("Reconcile panicked", "queue", err.Queue, "key", err.Key, "panic", err.Value, "stack", string(err.Stack))
+	g.failOnce.Do(func() { g.failed <- err })
+	g.close()
+}
+
+// Failed delivers one *PanicError when a reconcile panics. The group takes no
+// further keys then; it must be drained still.
+func (g *Group) Failed() <-chan error { return g.failed }
 
 // Drain takes no further keys from now on; keys that wait are dropped.
 // Reconciles under way finish with a live context until ctx ends, and are
 // cancelled then. It returns when all have ended, or with a *StuckError when
-// some have not StuckAfter after their cancellation.
-func (g *Group) Drain(ctx context.Context) error { return nil }
+// some have not StuckAfter after their cancellation. It may be called again.
+func (g *Group) Drain(ctx context.Context) error {
+	g.close()
+	g.waitForEnd.Do(func() { go g.finish() })
+	select {
+	case <-g.done:
+		return nil
+	case <-ctx.Done():
+	}
+	g.mu.Lock()
+	cancel := g.cancel
+	g.mu.Unlock()
+	cancel()
+	timer := g.options.Clock.NewTimer(g.options.StuckAfter)
+	defer timer.Stop()
+	select {
+	case <-g.done:
+		return nil
+	case <-timer.C():
+		return &StuckError{Keys: g.RunningKeys(0)}
+	}
+}
+
+// finish ends with the last reconcile, and closes done.
+func (g *Group) finish() {
+	g.goroutines.Wait()
+	g.mu.Lock()
+	stopFollow, cancel := g.stopFollow, g.cancel
+	g.mu.Unlock()
+	stopFollow()
+	cancel()
+	if g.options.DeleteMetrics != nil {
+		for _, q := range g.allQueues() {
+			g.options.DeleteMetrics(q.name())
+		}
+	}
+	close(g.done)
+}
 
 // Done is closed when the group was drained and its last reconcile has ended.
-func (g *Group) Done() <-chan struct{} { return nil }
+func (g *Group) Done() <-chan struct{} { return g.done }
 
-// Failed delivers one *PanicError when a reconcile panics. The group takes no further keys then.
-func (g *Group) Failed() <-chan error { return nil }
-
-// Status of all queues together.
-func (g *Group) Status() Status { return Status{} }
-
-// Queues returns the status of each queue, in the order of their making.
-func (g *Group) Queues() []QueueStatus { return nil }
-
-// RunningKeys returns the reconciles that have run for longer than d, the longest first.
-func (g *Group) RunningKeys(d time.Duration) []RunningKey { return nil }
-
-// RunningKey is a reconcile under way.
-type RunningKey struct {
-	Queue string
-	Key   string
-	For   time.Duration
-}
-
-// PanicError is a reconcile that panicked.
-type PanicError struct {
-	Queue string
-	Key   string
-	Value any
-	Stack []byte
-}
-
-func (e *PanicError) Error() string {
-	return fmt.Sprintf("queue %s: reconcile of %s panicked: %v", e.Queue, e.Key, e.Value)
-}
-
-// StuckError names the reconciles that do not end although they were cancelled.
-type StuckError struct {
-	Keys []RunningKey
-}
-
-func (e *StuckError) Error() string {
-	var b strings.Builder
-	b.WriteString("reconciles that ignore their cancelled context: ")
-	for i, k := range e.Keys {
-		if i > 0 {
-			b.WriteString(", ")
-		}
-		fmt.Fprintf(&b, "%s %s (for %s)", k.Queue, k.Key, k.For.Round(time.Millisecond))
+// RunningKeys returns the reconciles that have run for at least d, the longest first.
+func (g *Group) RunningKeys(d time.Duration) []RunningKey {
+	now := g.options.Clock.Now()
+	var keys []RunningKey
+	for _, q := range g.allQueues() {
+		keys = append(keys, q.runningKeys(now)...)
 	}
-	return b.String()
+	keys = slices.DeleteFunc(keys, func(k RunningKey) bool { return k.For < d })
+	slices.SortFunc(keys, func(a, b RunningKey) int { return cmp.Compare(b.For, a.For) })
+	return keys
+}
+
+func (g *Group) allQueues() []queue {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return slices.Clone(g.queues)
 }

@@ -1,14 +1,18 @@
 package work
 
 import (
+	"context"
+	"log/slog"
+	"sync"
 	"time"
 
+	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
 )
 
-// Group owns the queues of one life of a controller.
-type Group struct{}
+const defaultSlowRetry = 5 * time.Minute
 
 // Options of a queue. Name and Reconcile are required.
 type Options[K comparable] struct {
@@ -27,26 +31,180 @@ type Options[K comparable] struct {
 	OnStale func(resource schema.GroupResource)
 }
 
-// Queue hands keys to reconciles. A key is never reconciled twice at once.
-type Queue[K comparable] struct{}
-
-// NewQueue makes a queue that the engine starts, resizes, drains and stops with its group.
-func NewQueue[K comparable](g *Group, o Options[K]) *Queue[K] { return nil }
-
-// Add adds key now.
-func (q *Queue[K]) Add(key K) {}
-
-// AddInitial adds key now, behind keys of live events; for initial lists.
-func (q *Queue[K]) AddInitial(key K) {}
-
-// AddAfter adds key after d; of several waits for a key the earliest counts.
-func (q *Queue[K]) AddAfter(key K, d time.Duration) {}
-
-// AddRateLimited adds key after its back-off, as a failed reconcile does.
-func (q *Queue[K]) AddRateLimited(key K) {}
-
-// AddEvent adds key, behind live events when isInInitialList is true.
-func (q *Queue[K]) AddEvent(key K, isInInitialList bool) {}
-
 // ObjectName is the usual key.
 type ObjectName = cache.ObjectName
+
+// Queue hands keys to reconciles. A key is never reconciled twice at once.
+//
+// Keys may be added before the group starts; they wait. After it was drained,
+// or has failed, additions are dropped.
+type Queue[K comparable] struct {
+	group   *Group
+	options Options[K]
+	logger  *slog.Logger
+
+	lanes   *lanes[K]
+	limiter workqueue.TypedRateLimiter[K]
+	queue   workqueue.TypedDelayingInterface[K]
+	// marks and putOff are nil when the group has no Marks. putOff feeds the
+	// same queue; waits for a cache are kept apart from it because they are no retries.
+	marks  *marks[K]
+	putOff workqueue.TypedDelayingInterface[K]
+
+	mu sync.Mutex
+	// freed is signalled when a worker may be free, or none will take a key any more.
+	freed   *sync.Cond
+	workers int
+	closed  bool
+	// running keys, since when.
+	running     map[K]time.Time
+	lastError   string
+	lastErrorAt time.Time
+}
+
+// NewQueue makes a queue that the engine starts, resizes, drains and stops with its group.
+func NewQueue[K comparable](g *Group, o Options[K]) *Queue[K] {
+	if o.SlowRetry <= 0 {
+		o.SlowRetry = defaultSlowRetry
+	}
+	q := &Queue[K]{
+		group:   g,
+		options: o,
+		logger:  g.options.Logger.With("queue", o.Name),
+		lanes:   newLanes[K](g.options.Clock.Now),
+		limiter: workqueue.DefaultTypedControllerRateLimiter[K](),
+		running: map[K]time.Time{},
+	}
+	q.freed = sync.NewCond(&q.mu)
+
+	metricName := o.Name
+	if g.options.MetricsProvider == nil {
+		metricName = "" // or client-go would use the provider of the process
+	}
+	klogger := logr.FromSlogHandler(q.logger.Handler())
+	typed := workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[K]{
+		Name: metricName, MetricsProvider: g.options.MetricsProvider, Clock: g.options.Clock, Queue: q.lanes,
+	})
+	q.queue = workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[K]{
+		Name: metricName, MetricsProvider: g.options.MetricsProvider, Clock: g.options.Clock, Queue: typed, Logger: &klogger,
+	})
+	if g.options.Marks != nil {
+		q.marks = newMarks[K](g.options.Reached, g.options.Clock)
+		q.putOff = workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[K]{
+			Clock: g.options.Clock, Queue: typed, Logger: &klogger,
+		})
+	}
+	g.add(q)
+	return q
+}
+
+// Add adds key now.
+func (q *Queue[K]) Add(key K) {
+	q.lanes.willAdd(key, liveLane)
+	q.queue.Add(key)
+}
+
+// AddInitial adds key now, behind keys of live events; for initial lists.
+func (q *Queue[K]) AddInitial(key K) {
+	q.lanes.willAdd(key, initialLane)
+	q.queue.Add(key)
+}
+
+// AddEvent adds key, behind live events when isInInitialList is true.
+func (q *Queue[K]) AddEvent(key K, isInInitialList bool) {
+	if isInInitialList {
+		q.AddInitial(key)
+	} else {
+		q.Add(key)
+	}
+}
+
+// AddAfter adds key after d; of several waits for a key the earliest counts.
+func (q *Queue[K]) AddAfter(key K, d time.Duration) { q.queue.AddAfter(key, d) }
+
+// AddRateLimited adds key after its back-off, as a failed reconcile does.
+func (q *Queue[K]) AddRateLimited(key K) { q.queue.AddAfter(key, q.limiter.When(key)) }
+
+// dispatch gives every key a goroutine of its own while a worker is free,
+// until the queue is closed. A worker is nothing but the right to be one of
+// those goroutines, so that their number can change at any time.
+func (q *Queue[K]) dispatch(ctx context.Context) {
+	for q.awaitWorker() {
+		key, shutdown := q.queue.Get()
+		if shutdown {
+			return
+		}
+		if !q.begin(key) {
+			q.queue.Done(key)
+			return
+		}
+		q.group.goroutines.Go(func() {
+			defer q.queue.Done(key)
+			defer q.end(key)
+			q.handle(ctx, key)
+		})
+	}
+}
+
+// awaitWorker returns true when a worker is free, false when the queue is closed.
+func (q *Queue[K]) awaitWorker() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.awaitWorkerLocked()
+}
+
+func (q *Queue[K]) awaitWorkerLocked() bool {
+	for !q.closed && len(q.running) >= q.workers {
+		q.freed.Wait()
+	}
+	return !q.closed
+}
+
+// begin takes a worker for key. It waits for one again, as there may be fewer
+// now than when key was asked for.
+func (q *Queue[K]) begin(key K) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if !q.awaitWorkerLocked() {
+		return false
+	}
+	q.running[key] = q.group.options.Clock.Now()
+	return true
+}
+
+func (q *Queue[K]) end(key K) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	delete(q.running, key)
+	q.freed.Signal()
+}
+
+func (q *Queue[K]) name() string { return q.options.Name }
+
+func (q *Queue[K]) resize(workers int) {
+	if q.options.FixedWorkers > 0 {
+		workers = q.options.FixedWorkers
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.workers = workers
+	q.freed.Signal()
+}
+
+// close lets no further key be taken and returns when no worker will.
+func (q *Queue[K]) close() {
+	q.mu.Lock()
+	q.closed = true
+	q.freed.Broadcast()
+	q.mu.Unlock()
+	q.queue.ShutDown()
+	if q.putOff != nil {
+		q.putOff.ShutDown()
+	}
+}
+
+func (q *Queue[K]) setLastError(text string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.lastError, q.lastErrorAt = text, q.group.options.Clock.Now()
+}

@@ -30,8 +30,10 @@ type Status struct {
 	// LongestKey its key; 0 and empty when none runs.
 	Longest    time.Duration
 	LongestKey string
-	// LastError of a reconcile, empty if none failed since the start.
-	LastError string
+	// LastError of a reconcile, with its key, and when it was. Empty and zero
+	// if none failed since the start.
+	LastError   string
+	LastErrorAt time.Time
 }
 
 // QueueStatus is the status of one queue.

@@ -1,0 +1,138 @@
+package filewatch
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// resources that a watcher could leave behind.
+type resources struct{ files, watches, goroutines int }
+
+// held counts this process's open files, inotify watches and goroutines.
+func held(t testing.TB) resources {
+	t.Helper()
+	entries, err := os.ReadDir("/proc/self/fd")
+	must(t, err)
+	r := resources{files: len(entries), goroutines: runtime.NumGoroutine()}
+	for _, e := range entries {
+		info, err := os.ReadFile("/proc/self/fdinfo/" + e.Name())
+		if os.IsNotExist(err) {
+			continue // the directory listing's own
+		}
+		must(t, err)
+		r.watches += bytes.Count(info, []byte("inotify wd:"))
+	}
+	return r
+}
+
+// 500 swaps at 20 a second: the last one wins, none that stays for over a
+// second is missed, and nothing is left over. Not parallel, since it counts the
+// process's resources.
+func TestFiveHundredSwapsAtTwentyASecond(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes 35 seconds of real time")
+	}
+	before := held(t)
+	c := &configMap{dir: t.TempDir()}
+	c.update(t, map[string]string{"config.yaml": "0"})
+	inPlace := filepath.Join(t.TempDir(), "f")
+	write(t, inPlace, "0")
+
+	swapped := follow(t, Options{Paths: []string{c.path()}})
+	written := follow(t, Options{Paths: []string{inPlace}})
+	polled := follow(t, Options{Paths: []string{c.path()}, PollOnly: true, PollInterval: 50 * time.Millisecond})
+	all := []*following{swapped, written, polled}
+	for _, f := range all {
+		f.untilLast("0")
+	}
+	running := held(t)
+
+	const swaps, every, pause = 500, 50, 1100 * time.Millisecond
+	tick := time.NewTicker(time.Second / 20)
+	defer tick.Stop()
+	var staying []string
+	for i := 1; i <= swaps; i++ {
+		<-tick.C
+		content := fmt.Sprint(i)
+		c.update(t, map[string]string{"config.yaml": content})
+		write(t, inPlace, content)
+		if i%every == 0 {
+			staying = append(staying, content)
+			time.Sleep(pause) // how long content stays is what is tested
+		}
+	}
+	var g errgroup.Group
+	for _, f := range all {
+		g.Go(func() error { f.untilLast(fmt.Sprint(swaps)); return nil })
+	}
+	must(t, g.Wait())
+	if after := held(t); after.files != running.files || after.watches != running.watches {
+		t.Errorf("after %d swaps %+v are held, want %+v as before", swaps, after, running)
+	}
+
+	for i, f := range all {
+		seen := map[string]bool{}
+		reports := f.settle()
+		for _, r := range reports {
+			seen[state(r.Files[0])] = true
+		}
+		for _, content := range staying {
+			if !seen[content] {
+				t.Errorf("watcher %d: content %s stayed for %s and was not reported", i, content, pause)
+			}
+		}
+		for content := range seen {
+			if strings.HasPrefix(content, "error") {
+				t.Errorf("watcher %d: %s reported, though there always was a file", i, content)
+			}
+		}
+		t.Logf("watcher %d: %d reports", i, len(reports))
+		// In a stream of swaps some are reported, not only those that stay.
+		if f != written && len(reports) < 2*len(staying) {
+			t.Errorf("watcher %d: only %d reports of %d swaps", i, len(reports), swaps)
+		}
+		f.stop()
+	}
+	if after := held(t); after != before {
+		t.Errorf("after Run %+v are held, want %+v as before", after, before)
+	}
+}
+
+func TestNothingIsLeftAfterRun(t *testing.T) {
+	before := held(t)
+	for range 20 {
+		c := &configMap{dir: t.TempDir()}
+		c.update(t, map[string]string{"config.yaml": "1"})
+		f := follow(t, Options{Paths: []string{c.path(), c.dir + "/missing", c.dir}, Debounce: time.Hour})
+		f.untilLast("1")
+		c.update(t, map[string]string{"config.yaml": "2"}) // still pending at the end
+		f.stop()
+	}
+	if after := held(t); after != before {
+		t.Errorf("%+v are held, want %+v as before", after, before)
+	}
+}
+
+func TestChangeIsReportedSoonAfterDebounce(t *testing.T) {
+	c := &configMap{dir: t.TempDir()}
+	c.update(t, map[string]string{"config.yaml": "0"})
+	f := follow(t, Options{Paths: []string{c.path()}})
+	f.untilLast("0")
+	for i := 1; i <= 5; i++ {
+		content := fmt.Sprint(i)
+		c.update(t, map[string]string{"config.yaml": content})
+		start := time.Now()
+		f.untilLast(content)
+		if took := time.Since(start); took > DefaultDebounce+150*time.Millisecond {
+			t.Errorf("reported after %s, want soon after the debounce of %s", took, DefaultDebounce)
+		}
+	}
+}

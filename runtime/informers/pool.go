@@ -1,22 +1,32 @@
 package informers
 
 import (
+	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
+	"slices"
+	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 )
 
+// defaultLinger is longer than any restart of a controller takes.
+const defaultLinger = 30 * time.Second
+
+var errPoolClosed = errors.New("informer pool is closed")
+
 // Options of a pool. Client and Metadata are required.
 type Options struct {
-	// Client lists and watches for typed informers.
+	// Client lists and watches for typed informers. It must be a real one:
+	// informers use its REST client, which a fake clientset has not.
 	Client kubernetes.Interface
-	// Metadata lists and watches for metadata informers.
+	// Metadata lists and watches for metadata informers, and reads how new a
+	// resource is for Lease.CatchUp.
 	Metadata metadata.Interface
 	// Linger is how long an informer without users is kept, so that a
 	// controller that restarts finds its caches warm. Default: 30 s. A
@@ -29,86 +39,132 @@ type Options struct {
 }
 
 // Pool owns the informers of the process.
-type Pool struct{}
+type Pool struct {
+	o      Options
+	outage outage
+	// context of all informers, ended by Close.
+	context context.Context
+	cancel  context.CancelFunc
+	// running counts all goroutines of the pool.
+	running sync.WaitGroup
+
+	mu        sync.Mutex
+	closed    bool
+	informers map[key]*shared
+}
 
 // NewPool makes a pool. Close it to stop its informers.
-func NewPool(o Options) *Pool { return &Pool{} }
+func NewPool(o Options) *Pool {
+	if o.Linger == 0 {
+		o.Linger = defaultLinger
+	}
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
+	p := &Pool{o: o, informers: map[key]*shared{}}
+	p.outage.logger, p.outage.clock = o.Logger, o.Clock
+	p.context, p.cancel = context.WithCancel(context.Background())
+	return p
+}
 
 // Lease opens a lease for user, the name of a controller. It must be released.
-func (p *Pool) Lease(user string) *Lease { return &Lease{} }
+func (p *Pool) Lease(user string) *Lease {
+	return &Lease{
+		pool:   p,
+		user:   user,
+		held:   map[key]*Informer{},
+		failed: make(chan struct{}),
+	}
+}
 
 // Status of all informers, ordered by resource.
-func (p *Pool) Status() []Status { return nil }
+func (p *Pool) Status() []Status {
+	p.mu.Lock()
+	all := make([]*shared, 0, len(p.informers))
+	users := make(map[*shared][]string, len(p.informers))
+	for _, s := range p.informers {
+		all = append(all, s)
+		names := make([]string, 0, len(s.users))
+		for i := range s.users {
+			names = append(names, i.lease.user)
+		}
+		slices.Sort(names)
+		users[s] = slices.Compact(names)
+	}
+	p.mu.Unlock()
+
+	slices.SortFunc(all, func(a, b *shared) int { return cmp.Compare(a.key.String(), b.key.String()) })
+	result := make([]Status, 0, len(all))
+	for _, s := range all {
+		status := s.status()
+		status.Users = users[s]
+		result = append(result, status)
+	}
+	return result
+}
 
 // Close stops all informers and returns when they have ended. Leases that are
 // still open get no events any more; releasing them afterwards is allowed.
-func (p *Pool) Close() {}
+func (p *Pool) Close() {
+	p.mu.Lock()
+	p.closed = true
+	p.mu.Unlock()
+	p.cancel()
+	p.running.Wait()
+}
 
-// Lease is the set of informers that one life of a controller uses. Release
-// gives them back. Its methods may be called concurrently.
-type Lease struct{}
+// acquire makes i a user of the informer of k.
+func (p *Pool) acquire(k key, i *Informer) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return fmt.Errorf("lease informer of %s: %w", k, errPoolClosed)
+	}
+	s, ok := p.informers[k]
+	if !ok {
+		var err error
+		if s, err = p.newShared(k); err != nil {
+			return err
+		}
+		p.informers[k] = s
+	}
+	s.reuse()
+	s.users[i] = struct{}{}
+	i.shared = s
+	return nil
+}
 
-// Informer returns the typed informer of a built-in resource, full objects
-// without managedFields. The informer starts when the lease is started; the
-// same call again returns the same informer.
-func (l *Lease) Informer(gvr schema.GroupVersionResource) (*Informer, error) { return nil, nil }
+// start runs s unless it runs already.
+func (p *Pool) start(s *shared) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if s.started || p.closed {
+		return
+	}
+	s.started = true
+	p.running.Go(s.run)
+}
 
-// MetadataInformer returns an informer of any resource that keeps
-// metav1.PartialObjectMetadata only.
-func (l *Lease) MetadataInformer(gvr schema.GroupVersionResource) (*Informer, error) { return nil, nil }
+// release ends i's use of its informer.
+func (p *Pool) release(i *Informer) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := i.shared
+	delete(s.users, i)
+	switch {
+	case len(s.users) > 0 || p.closed:
+	case !s.started || p.o.Linger < 0:
+		p.remove(s)
+	default:
+		s.linger()
+	}
+}
 
-// Start starts the leased informers that do not run yet, and from now on each
-// newly leased one as it is leased. WaitForSync implies it.
-func (l *Lease) Start() {}
-
-// WaitForSync returns when every leased informer has synced, every handler has
-// had its initial replay, and the store of each resource in marks is at least
-// as new as its resourceVersion there; or with ctx's error.
-func (l *Lease) WaitForSync(ctx context.Context, marks map[schema.GroupResource]string) error { return nil }
-
-// CatchUp returns when every leased store holds what the API server held at
-// since or later, or with ctx's error. It is how a process that did not make
-// the latest writes itself takes over from the one that did.
-func (l *Lease) CatchUp(ctx context.Context, since time.Time) error { return nil }
-
-// Reached tells whether the leased store of resource is at least as new as
-// resourceVersion. True when the resource is not leased or the versions cannot be compared.
-func (l *Lease) Reached(resource schema.GroupResource, resourceVersion string) bool { return true }
-
-// Informers names the leased informers, ordered: "deployments.apps", and
-// "deployments.apps (metadata)" for those that keep metadata only.
-func (l *Lease) Informers() []string { return nil }
-
-// Failed is closed when an event handler of the lease has panicked. No handler
-// of the lease is called after that: it has missed an event, so that its owner
-// has to start anew.
-func (l *Lease) Failed() <-chan struct{} { return nil }
-
-// Err says what closed Failed; nil before.
-func (l *Lease) Err() error { return nil }
-
-// Release removes the handlers and gives the informers back. It returns when no
-// handler of the lease runs or will run again, so it must not be called by
-// one. It may be called more than once.
-func (l *Lease) Release() {}
-
-// Informer is a leased informer.
-type Informer struct{}
-
-// AddIndexers adds indexes by name; one that is there already is kept. Names
-// are shared by all users of the resource, so the same name must mean the same index.
-func (i *Informer) AddIndexers(indexers cache.Indexers) error { return nil }
-
-// AddEventHandler registers handler until the lease is released. Events of the
-// initial replay come with isInInitialList true.
-func (i *Informer) AddEventHandler(handler cache.ResourceEventHandler) error { return nil }
-
-// Indexer is the store. Its objects must not be changed.
-func (i *Informer) Indexer() cache.Indexer { return nil }
-
-// HasSynced tells whether the store holds a full list and every handler that
-// was added to i has had its initial replay.
-func (i *Informer) HasSynced() bool { return false }
-
-// Release gives this one informer back before its lease ends, as Lease.Release does.
-func (i *Informer) Release() {}
+// remove stops s. The caller holds p.mu.
+func (p *Pool) remove(s *shared) {
+	delete(p.informers, s.key)
+	s.stop()
+}

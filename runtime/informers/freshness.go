@@ -1,0 +1,229 @@
+package informers
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/client-go/tools/cache"
+)
+
+const (
+	// storePoll is how often a store's version is looked at while it is waited
+	// for: client-go does not tell of bookmarks.
+	storePoll = 5 * time.Millisecond
+	// settleTimeout of a store that has events in its queue.
+	settleTimeout = time.Second
+	// writeGrace is the time that the event of a write may take before its
+	// watch is taken for stuck and renewed.
+	writeGrace = 5 * time.Second
+	// readGrace is the same for the version of a consistent read, which no
+	// event need ever follow.
+	readGrace = 250 * time.Millisecond
+	// renewInterval between two renewals of a watch that keeps a store back.
+	// Longer than a hurried one, so that its bookmark can come.
+	renewInterval = 5 * time.Second
+	// readRetry after a consistent read that failed.
+	readRetry = time.Second
+	// snapshotLimit bounds what a consistent read costs.
+	snapshotLimit = 500
+)
+
+// compare two versions of one resource; false when they are not comparable.
+func compare(a, b string) (int, bool) {
+	order, err := resourceversion.CompareResourceVersion(a, b)
+	return order, err == nil
+}
+
+// reached tells whether a store at version have is at least as new as want.
+func reached(have, want string) bool {
+	if want == "" {
+		return true
+	}
+	if have == "" {
+		return false
+	}
+	order, ok := compare(have, want)
+	return !ok || order >= 0
+}
+
+// snapshot is what a consistent read of a resource shows.
+type snapshot struct {
+	version string
+	// versions of all objects by key; nil when there are more than snapshotLimit.
+	versions map[string]string
+}
+
+func (p *Pool) read(ctx context.Context, k key) (snapshot, error) {
+	list, err := p.o.Metadata.Resource(k.gvr).List(ctx, metav1.ListOptions{Limit: snapshotLimit})
+	if err != nil {
+		return snapshot{}, fmt.Errorf("read the version of %s: %w", k.name(), err)
+	}
+	result := snapshot{version: list.ResourceVersion}
+	if list.Continue != "" {
+		return result, nil
+	}
+	result.versions = make(map[string]string, len(list.Items))
+	for i := range list.Items {
+		item := &list.Items[i]
+		result.versions[cache.MetaObjectToName(item).String()] = item.ResourceVersion
+	}
+	return result, nil
+}
+
+// equals tells whether the store holds the same versions of the same objects.
+func (s snapshot) equals(store cache.Store) bool {
+	objects := store.List()
+	if len(objects) != len(s.versions) {
+		return false
+	}
+	for _, object := range objects {
+		accessor, err := meta.Accessor(object)
+		if err != nil || s.versions[cache.MetaObjectToName(accessor).String()] != accessor.GetResourceVersion() {
+			return false
+		}
+	}
+	return true
+}
+
+// waitForVersion of a write.
+func (i *Informer) waitForVersion(ctx context.Context, version string) error {
+	return i.shared.waitForSnapshot(ctx, i.ended, snapshot{version: version}, writeGrace)
+}
+
+// catchUp with what the API server held at since.
+func (i *Informer) catchUp(ctx context.Context, since time.Time) error {
+	s := i.shared
+	if err := i.waitForSync(ctx); err != nil {
+		return err
+	}
+	select {
+	case s.catchUp <- struct{}{}:
+		defer func() { <-s.catchUp }()
+	case <-i.ended:
+		return nil
+	case <-ctx.Done():
+		return s.waitError("catch up", context.Cause(ctx))
+	}
+	if !s.caughtUp.Before(since) {
+		return nil
+	}
+	clock := s.pool.o.Clock
+	for {
+		began := clock.Now()
+		want, err := s.pool.read(ctx, s.key)
+		switch {
+		case err == nil:
+			if err := s.waitForSnapshot(ctx, i.ended, want, readGrace); err != nil {
+				return err
+			}
+			s.caughtUp = began
+			return nil
+		case apierrors.IsNotFound(err):
+			return nil // not served any more: nobody can have written to it
+		}
+		s.pool.o.Logger.Debug("cannot tell how new a resource is; trying again", "resource", s.key.String(), "error", err)
+		timer := clock.NewTimer(readRetry)
+		select {
+		case <-timer.C():
+		case <-i.ended:
+			timer.Stop()
+			return nil
+		case <-ctx.Done():
+			timer.Stop()
+			return s.waitError("catch up", err)
+		}
+	}
+}
+
+// waitForSnapshot returns when the store holds want or something newer, or with
+// nil when ended is closed. A resource in which nothing happens has no events
+// that would bring its store to the version of a read, and bookmarks come once
+// a minute. So the objects are compared when want has them, and after the
+// grace the watch is made anew, as a short one that ends with a bookmark.
+func (s *shared) waitForSnapshot(ctx context.Context, ended <-chan struct{}, want snapshot, grace time.Duration) error {
+	clock := s.pool.o.Clock
+	poll := clock.NewTicker(storePoll)
+	defer poll.Stop()
+	renew := clock.NewTimer(grace)
+	defer renew.Stop()
+	compared := ""
+	for !reached(s.version(), want.version) {
+		if want.versions != nil && s.version() != compared {
+			compared = s.compareWith(ctx, want)
+		}
+		select {
+		case <-poll.C():
+		case <-renew.C():
+			s.source.hurry.Store(true)
+			if stream := s.source.current(); stream != nil {
+				stream.finish(ctx)
+			}
+			renew.Reset(renewInterval)
+		case <-ended:
+			return nil
+		case <-s.context.Done():
+			return s.waitError("catch up", errPoolClosed)
+		case <-ctx.Done():
+			return s.waitError("catch up", context.Cause(ctx))
+		}
+	}
+	return nil
+}
+
+// compareWith moves the store to want's version when it holds exactly want's
+// objects, and returns the store's version that was compared, "" when none was.
+//
+// The watch is held meanwhile. Events up to want's version that are still under
+// way, such as an object's creation and deletion, lead to what the store holds
+// already; they are left out, since they would take the store back in time.
+func (s *shared) compareWith(ctx context.Context, want snapshot) (compared string) {
+	stream := s.source.current()
+	if stream == nil {
+		return ""
+	}
+	stream.do(ctx, func() {
+		if stream.initial || !s.settle(ctx, stream) {
+			return
+		}
+		compared = s.version()
+		if !reached(compared, want.version) && want.equals(s.informer.GetStore()) {
+			stream.skip = want.version
+			stream.bookmark(want.version)
+		}
+	})
+	return compared
+}
+
+// settle waits until the store has taken in what stream has passed on.
+func (s *shared) settle(ctx context.Context, stream *stream) bool {
+	clock := s.pool.o.Clock
+	poll := clock.NewTicker(storePoll)
+	defer poll.Stop()
+	timeout := clock.NewTimer(settleTimeout)
+	defer timeout.Stop()
+	for !reached(s.version(), stream.version) {
+		select {
+		case <-poll.C():
+		case <-timeout.C():
+			return false
+		case <-stream.stopped:
+			return false
+		case <-ctx.Done():
+			return false
+		}
+	}
+	return true
+}
+
+// waitError says what was waited for, and what the informer suffers from.
+func (s *shared) waitError(what string, cause error) error {
+	if last := s.source.health.lastError(); last != "" {
+		return fmt.Errorf("%s of %s: %w (%s)", what, s.key, cause, last)
+	}
+	return fmt.Errorf("%s of %s: %w", what, s.key, cause)
+}

@@ -1,0 +1,177 @@
+package informers
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+)
+
+// shortWatch is what client-go's reflector takes for a failure when it lasts
+// no longer and brings nothing, at which it lists everything again.
+const shortWatch = time.Second
+
+// stream is a watch on its way from the server to the reflector. It knows what
+// has passed, and can be held while the store is compared with the server.
+type stream struct {
+	source   *source
+	upstream watch.Interface
+	events   chan watch.Event
+	// tasks run between two events.
+	tasks    chan func()
+	stopped  chan struct{}
+	stopOnce sync.Once
+	ended    chan struct{}
+
+	// The rest belongs to the goroutine of run.
+
+	// initial is true while the server sends the state, in no order.
+	initial bool
+	// version of the last event that was passed on; what the store knows once
+	// it has taken in all of them.
+	version string
+	// skip events that are not newer than this: the store has what they lead to.
+	skip string
+	// silent is true until the first event is passed on.
+	silent bool
+	// finished makes run end as if the server had ended the watch.
+	finished bool
+}
+
+var _ watch.Interface = (*stream)(nil)
+
+func newStream(s *source, upstream watch.Interface, withState bool, version string) *stream {
+	return &stream{
+		source:   s,
+		upstream: upstream,
+		events:   make(chan watch.Event),
+		tasks:    make(chan func()),
+		stopped:  make(chan struct{}),
+		ended:    make(chan struct{}),
+		initial:  withState,
+		version:  version,
+		silent:   true,
+	}
+}
+
+// ResultChan implements watch.Interface.
+func (s *stream) ResultChan() <-chan watch.Event { return s.events }
+
+// Stop implements watch.Interface.
+func (s *stream) Stop() { s.stopOnce.Do(func() { close(s.stopped) }) }
+
+func (s *stream) run() {
+	defer close(s.ended)
+	defer close(s.events)
+	defer s.upstream.Stop()
+	began := s.source.pool.o.Clock.Now()
+	for !s.finished {
+		select {
+		case <-s.stopped:
+			return
+		case task := <-s.tasks:
+			task()
+		case event, ok := <-s.upstream.ResultChan():
+			if !ok {
+				s.outlastShortWatch(began)
+				return
+			}
+			s.forward(event)
+		}
+	}
+}
+
+func (s *stream) forward(event watch.Event) {
+	if event.Type == watch.Error {
+		if err := apierrors.FromObject(event.Object); !s.initial && !apierrors.IsResourceExpired(err) && !apierrors.IsGone(err) {
+			s.source.health.failed(err)
+		}
+		s.send(event)
+		return
+	}
+	accessor, err := meta.Accessor(event.Object)
+	if err != nil {
+		s.send(event) // the reflector reports it
+		return
+	}
+	version := accessor.GetResourceVersion()
+	if s.skip != "" {
+		if older, ok := compare(version, s.skip); ok && older <= 0 {
+			return
+		}
+	}
+	if s.initial && event.Type == watch.Bookmark && accessor.GetAnnotations()[metav1.InitialEventsAnnotationKey] == "true" {
+		s.initial = false
+	}
+	if !s.initial {
+		s.version = version
+	}
+	s.send(event)
+}
+
+func (s *stream) send(event watch.Event) {
+	select {
+	case s.events <- event:
+		s.silent = false
+	case <-s.stopped:
+	}
+}
+
+// bookmark tells reflector and store that they are current up to version.
+func (s *stream) bookmark(version string) {
+	object := s.source.requests.example()
+	accessor, err := meta.Accessor(object)
+	if err != nil {
+		return // not possible: all examples are API objects
+	}
+	accessor.SetResourceVersion(version)
+	s.version = version
+	s.send(watch.Event{Type: watch.Bookmark, Object: object})
+}
+
+// outlastShortWatch keeps the reflector from listing everything again because
+// a server that restarts, or a proxy, cut the watch off at once.
+func (s *stream) outlastShortWatch(began time.Time) {
+	clock := s.source.pool.o.Clock
+	rest := shortWatch - clock.Since(began)
+	if s.initial || !s.silent || rest <= 0 {
+		return
+	}
+	timer := clock.NewTimer(rest)
+	defer timer.Stop()
+	select {
+	case <-timer.C():
+	case <-s.stopped:
+	}
+}
+
+// do runs task between two events and returns when it is done; false when the
+// stream or ctx ends before.
+func (s *stream) do(ctx context.Context, task func()) bool {
+	done := make(chan struct{})
+	select {
+	case s.tasks <- func() { defer close(done); task() }:
+		<-done
+		return true
+	case <-s.ended:
+	case <-ctx.Done():
+	}
+	return false
+}
+
+// finish the watch, so that the reflector makes a new one from where it is.
+func (s *stream) finish(ctx context.Context) {
+	s.do(ctx, func() {
+		if s.initial {
+			return
+		}
+		if s.silent {
+			s.bookmark(s.version)
+		}
+		s.finished = true
+	})
+}

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"time"
 
@@ -39,6 +40,41 @@ type Sources struct {
 	SetLogLevel func(level int) error
 	// Metrics serves /metrics.
 	Metrics http.Handler
+}
+
+// withDefaults returns s without a nil function, so that nobody has to ask.
+func (s Sources) withDefaults() Sources {
+	if s.Config == nil {
+		s.Config = func() ConfigStatus { return ConfigStatus{} }
+	}
+	if s.Controllers == nil {
+		s.Controllers = func() []supervisor.Status { return nil }
+	}
+	if s.ControllerHandler == nil {
+		s.ControllerHandler = func(string) http.Handler { return nil }
+	}
+	if s.Reloads == nil {
+		s.Reloads = func() []Reload { return nil }
+	}
+	if s.Election == nil {
+		s.Election = func() election.Status { return election.Status{} }
+	}
+	if s.Informers == nil {
+		s.Informers = func() []informers.Status { return nil }
+	}
+	if s.Checks == nil {
+		s.Checks = func() []Check { return nil }
+	}
+	if s.LogLevel == nil {
+		s.LogLevel = func() int { return 0 }
+	}
+	if s.SetLogLevel == nil {
+		s.SetLogLevel = func(int) error { return errors.New("the log level cannot be changed here") }
+	}
+	if s.Metrics == nil {
+		s.Metrics = http.NotFoundHandler()
+	}
+	return s
 }
 
 // ConfigStatus is the configuration that runs, and what became of newer files.

@@ -1,0 +1,293 @@
+package server
+
+import (
+	"cmp"
+	"fmt"
+	"html/template"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-chi/chi/v5"
+	"sigs.k8s.io/yaml"
+
+	"github.com/wheelhouse-project/wheelhouse/runtime/config"
+	"github.com/wheelhouse-project/wheelhouse/runtime/election"
+	"github.com/wheelhouse-project/wheelhouse/runtime/informers"
+	"github.com/wheelhouse-project/wheelhouse/runtime/supervisor"
+	"github.com/wheelhouse-project/wheelhouse/schema"
+)
+
+// overviewReloads are shown on the status page.
+const overviewReloads = 5
+
+// pageData is what the templates are given.
+type pageData struct {
+	Title, Path     string
+	Version         string
+	Started, Now    time.Time
+	Style           template.CSS
+	Script          template.JS
+	Cluster, Lease  string
+	Config          *config.Snapshot
+	Rejected        *config.Rejection
+	PendingRestart  []PendingRestart
+	Elects          bool
+	Election        election.Status
+	Server          Status
+	Failing         []failingCheck
+	Counts          []stateCount
+	Active, Resting []supervisor.Status
+	Controller      *controllerDetailJSON
+	Reloads         []Reload
+	MoreReloads     int
+	Informers       []informers.Status
+}
+
+type failingCheck struct{ Name, Reason string }
+
+type stateCount struct {
+	State supervisor.State
+	Count int
+}
+
+func (s *Server) pageData(r *http.Request, p page) pageData {
+	cfg := s.sources.Config()
+	d := pageData{
+		Title:          p.title,
+		Path:           p.path,
+		Version:        s.version,
+		Started:        s.started,
+		Now:            time.Now(),
+		Style:          template.CSS(pageStyle),
+		Script:         template.JS(pageScript),
+		Config:         cfg.Running,
+		Rejected:       cfg.Rejected,
+		PendingRestart: cfg.PendingRestart,
+		Elects:         true,
+		Election:       s.sources.Election(),
+		Server:         s.Status(),
+		Failing:        s.failing(r),
+		Reloads:        s.sources.Reloads(),
+		Informers:      s.sources.Informers(),
+	}
+	if d.Config != nil && d.Config.Config != nil {
+		elections := d.Config.Config.LeaderElection
+		d.Cluster = d.Config.Config.Cluster.Name
+		d.Elects = elections.Enabled
+		d.Lease = elections.ResourceNamespace + "/" + elections.ResourceName
+	}
+	if p.path == overviewPage.path && len(d.Reloads) > overviewReloads {
+		d.MoreReloads = len(d.Reloads) - overviewReloads
+		d.Reloads = d.Reloads[:overviewReloads]
+	}
+	d.addControllers(s.sources.Controllers())
+	if name := chi.URLParam(r, "name"); name != "" {
+		if c, ok := s.find(name); ok {
+			detail := s.controllerDetail(c)
+			d.Title, d.Controller = name, &detail
+		}
+	}
+	return d
+}
+
+// failing are the health checks that fail now. Callers of pages may be told why.
+func (s *Server) failing(r *http.Request) []failingCheck {
+	var failing []failingCheck
+	for _, check := range s.sources.Checks() {
+		if check.Check == nil {
+			continue
+		}
+		if err := check.Check(r.Context()); err != nil {
+			failing = append(failing, failingCheck{Name: check.Name, Reason: err.Error()})
+		}
+	}
+	return failing
+}
+
+// stateOrder puts what needs a look first.
+var stateOrder = []supervisor.State{
+	supervisor.Stuck, supervisor.Failed, supervisor.Waiting, supervisor.Stopping, supervisor.Starting,
+	supervisor.Running, supervisor.Standby, supervisor.Unavailable, supervisor.Disabled,
+}
+
+func rank(state supervisor.State) int { return slices.Index(stateOrder, state) }
+
+func resting(state supervisor.State) bool {
+	return state == supervisor.Unavailable || state == supervisor.Disabled
+}
+
+func (d *pageData) addControllers(all []supervisor.Status) {
+	all = slices.Clone(all)
+	slices.SortStableFunc(all, func(a, b supervisor.Status) int {
+		return cmp.Or(cmp.Compare(rank(a.State), rank(b.State)), cmp.Compare(a.Name, b.Name))
+	})
+	for _, c := range all {
+		if resting(c.State) {
+			d.Resting = append(d.Resting, c)
+		} else {
+			d.Active = append(d.Active, c)
+		}
+		if last := len(d.Counts) - 1; last >= 0 && d.Counts[last].State == c.State {
+			d.Counts[last].Count++
+		} else {
+			d.Counts = append(d.Counts, stateCount{State: c.State, Count: 1})
+		}
+	}
+}
+
+// Role of this process, in words.
+func (d pageData) Role() string {
+	switch {
+	case !d.Elects:
+		return "Running without election"
+	case d.Election.Leader:
+		return "Leading"
+	default:
+		return "Standing by"
+	}
+}
+
+// Problems is how many things need a look.
+func (d pageData) Problems() int {
+	n := len(d.Failing)
+	if d.Rejected != nil {
+		n++
+	}
+	for _, c := range d.Counts {
+		if tone(c.State) == toneBad && len(d.Failing) == 0 {
+			n += c.Count
+		}
+	}
+	return n
+}
+
+// Changed are the values that are not defaults, by path.
+func (d pageData) Changed() []origin {
+	if d.Config == nil {
+		return nil
+	}
+	var list []origin
+	for path, o := range d.Config.Origins {
+		if o.Layer != "default" {
+			list = append(list, origin{Path: path, Origin: o})
+		}
+	}
+	slices.SortFunc(list, func(a, b origin) int { return cmp.Compare(a.Path, b.Path) })
+	return list
+}
+
+type origin struct {
+	Path   string
+	Origin schema.Origin
+}
+
+// The tones of a state: how a page colours it, beside its name and its shape.
+const (
+	toneGood  = "good"
+	toneBusy  = "busy"
+	toneWarn  = "warn"
+	toneBad   = "bad"
+	toneQuiet = "quiet"
+)
+
+func tone(state supervisor.State) string {
+	switch state {
+	case supervisor.Running:
+		return toneGood
+	case supervisor.Starting, supervisor.Stopping:
+		return toneBusy
+	case supervisor.Waiting:
+		return toneWarn
+	case supervisor.Failed, supervisor.Stuck:
+		return toneBad
+	default:
+		return toneQuiet
+	}
+}
+
+func resultTone(result Result) string {
+	switch result {
+	case Applied:
+		return toneGood
+	case Rejected:
+		return toneBad
+	default:
+		return toneQuiet
+	}
+}
+
+var pageFuncs = template.FuncMap{
+	"ago":        func(t time.Time) string { return span(time.Since(t)) + " ago" },
+	"until":      func(t time.Time) string { return span(time.Until(t)) },
+	"span":       span,
+	"elapsed":    func(t time.Time) string { return span(time.Since(t)) },
+	"stamp":      func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") },
+	"machine":    func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
+	"short":      func(digest string) string { return digest[:min(len(digest), 12)] },
+	"tone":       tone,
+	"resultTone": resultTone,
+	"lower":      func(s supervisor.State) string { return strings.ToLower(string(s)) },
+	"lastError":  lastError,
+	"share":      share,
+	"yaml":       yamlText,
+	"plural":     plural,
+	"link":       func(d pageData, href, text string) link { return link{href, text, d.Path == href} },
+	"restingList": func(list []supervisor.Status, open bool) restingList {
+		return restingList{list, open}
+	},
+}
+
+type link struct {
+	Href, Text string
+	Current    bool
+}
+
+type restingList struct {
+	List []supervisor.Status
+	Open bool
+}
+
+// barWidth is the width of the bar of workers in the pages, in pixels.
+const barWidth = 56
+
+// share of the bar that stands for part of whole.
+func share(part, whole int) int {
+	if whole <= 0 || part <= 0 {
+		return 0
+	}
+	return max(1, min(part, whole)*barWidth/whole)
+}
+
+func plural(n int, one, many string) string {
+	if n == 1 {
+		return fmt.Sprintf("%d %s", n, one)
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}
+
+func yamlText(value any) (string, error) {
+	text, err := yaml.Marshal(value)
+	return string(text), err
+}
+
+// span says a duration as people do: in its largest unit.
+func span(d time.Duration) string {
+	switch {
+	case d < 0:
+		return "0 s"
+	case d < time.Second:
+		return fmt.Sprintf("%d ms", d.Milliseconds())
+	case d < 10*time.Second:
+		return strings.TrimSuffix(fmt.Sprintf("%.1f", d.Seconds()), ".0") + " s"
+	case d < 2*time.Minute:
+		return fmt.Sprintf("%d s", int(d.Seconds()))
+	case d < 2*time.Hour:
+		return fmt.Sprintf("%d min", int(d.Minutes()))
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%d h", int(d.Hours()))
+	default:
+		return fmt.Sprintf("%d d", int(d.Hours()/24))
+	}
+}

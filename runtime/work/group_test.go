@@ -632,7 +632,7 @@ func randomUse(t *testing.T, seed uint64) {
 			return Result{}, errors.New("no luck")
 		case outcome == 1:
 			added[key]++
-			return Result{RequeueAfter: time.Duration(random.IntN(20)) * time.Millisecond}, nil
+			return Result{RequeueAfter: time.Duration(1+random.IntN(20)) * time.Millisecond}, nil
 		case outcome == 2:
 			write(ctx, pods, mine)
 		case outcome == 3:

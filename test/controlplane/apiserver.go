@@ -74,7 +74,7 @@ func (cp *ControlPlane) startAPIServer(ctx context.Context, program, etcdURL str
 		"--service-account-signing-key-file=" + cp.PKI.ServiceAccountKeyFile,
 		"--service-account-key-file=" + cp.PKI.ServiceAccountKeyFile,
 		"--requestheader-client-ca-file=" + cp.PKI.CAFile,
-		"--requestheader-allowed-names=front-proxy",
+		"--requestheader-allowed-names=" + frontProxy,
 		"--requestheader-username-headers=X-Remote-User",
 		"--requestheader-group-headers=X-Remote-Group",
 		"--requestheader-extra-headers-prefix=X-Remote-Extra-",

@@ -187,13 +187,18 @@ func (cp *ControlPlane) Kubeconfig(user string, groups ...string) (string, error
 
 // WriteKubeconfig writes a kubeconfig file of user in groups to path. It needs no other file.
 func (cp *ControlPlane) WriteKubeconfig(path, user string, groups ...string) error {
+	return cp.WriteKubeconfigFor(cp.APIServer.URL, path, user, groups...)
+}
+
+// WriteKubeconfigFor is WriteKubeconfig for a server in front of the API server.
+func (cp *ControlPlane) WriteKubeconfigFor(server, path, user string, groups ...string) error {
 	pair, err := cp.PKI.client(user, groups)
 	if err != nil {
 		return err
 	}
 	const cluster = "wheelhouse"
 	config := clientcmdapi.NewConfig()
-	config.Clusters[cluster] = &clientcmdapi.Cluster{Server: cp.APIServer.URL, CertificateAuthorityData: cp.PKI.caPEM}
+	config.Clusters[cluster] = &clientcmdapi.Cluster{Server: server, CertificateAuthorityData: cp.PKI.caPEM}
 	config.AuthInfos[user] = &clientcmdapi.AuthInfo{ClientCertificateData: pair.cert, ClientKeyData: pair.key}
 	config.Contexts[cluster] = &clientcmdapi.Context{Cluster: cluster, AuthInfo: user}
 	config.CurrentContext = cluster

@@ -4,6 +4,7 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
@@ -41,6 +42,10 @@ type PKI struct {
 // keyPair is a certificate and its key, PEM encoded.
 type keyPair struct{ cert, key []byte }
 
+// frontProxy is the name of the certificate that the API server takes the
+// X-Remote-… headers from.
+const frontProxy = "front-proxy"
+
 // validity of all certificates: longer than any test, short enough to be harmless.
 const validity = 30 * 24 * time.Hour
 
@@ -72,12 +77,7 @@ func (p *PKI) writeAll() error {
 	if err != nil {
 		return err
 	}
-	serving, err := p.sign(&x509.Certificate{
-		Subject:     pkix.Name{CommonName: apiServerProgram},
-		DNSNames:    []string{"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc"},
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1), net.IPv4(10, 0, 0, 1)},
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-	})
+	serving, err := p.serving(apiServerProgram)
 	if err != nil {
 		return err
 	}
@@ -140,6 +140,41 @@ func (p *PKI) sign(template *x509.Certificate) (keyPair, error) {
 		return keyPair{}, err
 	}
 	return keyPair{cert: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), key: keyPEM}, nil
+}
+
+func (p *PKI) serving(name string) (keyPair, error) {
+	return p.sign(&x509.Certificate{
+		Subject:     pkix.Name{CommonName: name},
+		DNSNames:    []string{"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc"},
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1), net.IPv4(10, 0, 0, 1)},
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	})
+}
+
+// Serving returns a new certificate for a server on loopback.
+func (p *PKI) Serving(name string) (tls.Certificate, error) {
+	pair, err := p.serving(name)
+	if err != nil {
+		return tls.Certificate{}, fmt.Errorf("make a serving certificate for %s: %w", name, err)
+	}
+	return tls.X509KeyPair(pair.cert, pair.key)
+}
+
+// FrontProxy returns the certificate with which a proxy tells the API server
+// on whose behalf it sends a request, in the X-Remote-… headers.
+func (p *PKI) FrontProxy() (tls.Certificate, error) {
+	pair, err := p.client(frontProxy, nil)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	return tls.X509KeyPair(pair.cert, pair.key)
+}
+
+// Pool holds the CA's certificate.
+func (p *PKI) Pool() *x509.CertPool {
+	pool := x509.NewCertPool()
+	pool.AddCert(p.ca)
+	return pool
 }
 
 // client returns the certificate of a user in groups, the same one each time,

@@ -14,7 +14,7 @@ import (
 func (s *Scheme) Build(values map[string]any, origins map[string]Origin) (*ControllerManagerConfiguration, Errors) {
 	root := treeOf(values, "", origins)
 	entries, errs := withoutTypeMeta(root)
-	d := s.decoder("default")
+	d := s.decoder()
 	clean := d.object(&tree{at: root.at, value: entries}, s.root, "")
 	errs = append(errs, d.errs...)
 

@@ -12,10 +12,11 @@ import (
 // decoder reads a tree by a shape, strictly: it reports everything that does not
 // fit and returns what does.
 type decoder struct {
-	// layer the origins belong to.
-	layer string
 	// elsewhere finds the places of fields that stand in a wrong one; nil gives no such hints.
 	elsewhere *shape
+	// nullIsAbsent reads null as if the key were not there, and lets objects in
+	// lists lack fields, as Kubernetes' own decoders do.
+	nullIsAbsent bool
 	// keys lists the valid keys of mappings, by the name in their check tag.
 	keys map[string]keySet
 
@@ -83,6 +84,9 @@ func (d *decoder) object(t *tree, s *shape, path string) map[string]any {
 			continue
 		}
 		given[f.name] = e
+		if d.nullIsAbsent && e.value.value == nil {
+			continue
+		}
 		values[f.name] = d.decode(e.value, f.shape, join(path, f.name))
 	}
 	return values
@@ -146,11 +150,11 @@ func (d *decoder) list(t *tree, s *shape, path string) any {
 	}
 	values := make([]any, 0, len(items))
 	// The origins of elements would be confusing where a stronger layer has a shorter list.
-	element := decoder{layer: d.layer, keys: d.keys, origins: map[string]Origin{}, rejected: map[string]bool{}}
+	element := decoder{keys: d.keys, nullIsAbsent: d.nullIsAbsent, origins: map[string]Origin{}}
 	for i, item := range items {
 		at := fmt.Sprintf("%s[%d]", path, i)
 		values = append(values, element.decode(item, s.elem, at))
-		if s.elem.kind == object {
+		if s.elem.kind == object && !d.nullIsAbsent {
 			element.required(item, s.elem, values[i], at)
 		}
 	}

@@ -4,9 +4,10 @@ import "fmt"
 
 // Origin says where a value comes from.
 type Origin struct {
-	// Layer is default, file, env or set.
+	// Layer is default, file, env or set; flag in a conversion.
 	Layer string `json:"layer"`
-	// Source is the file's path, the environment variable's name, or the --set argument.
+	// Source is the file's path, the environment variable's name, or --set
+	// with the path it sets.
 	Source string `json:"source,omitempty"`
 	// Line and Column start at 1; 0 outside files.
 	Line   int `json:"line,omitempty"`

@@ -48,18 +48,18 @@ type dialect struct {
 func (s *Scheme) dialects() []dialect {
 	return []dialect{
 		{APIVersion, Kind, s.decodeOwn},
+		{PeerAPIVersion, PeerKind, s.decodePeer},
 	}
 }
 
 func (s *Scheme) decodeOwn(root *tree) (Layer, Errors) {
-	d := s.decoder("file")
+	d := s.decoder()
 	values := d.object(root, s.root, "")
 	return Layer{Values: values, Origins: d.origins}, d.errs
 }
 
-func (s *Scheme) decoder(layer string) *decoder {
+func (s *Scheme) decoder() *decoder {
 	return &decoder{
-		layer:     layer,
 		elsewhere: s.root,
 		keys:      s.keySets(),
 		origins:   map[string]Origin{},

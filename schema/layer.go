@@ -32,7 +32,7 @@ func (s *Scheme) DefaultLayer() Layer {
 		// Only a section that cannot be encoded leads here: a programmer's error.
 		panic(fmt.Sprintf("schema: encode the defaults: %v", err))
 	}
-	d := decoder{layer: "default", origins: map[string]Origin{}}
+	d := decoder{origins: map[string]Origin{}}
 	return Layer{Values: d.object(treeOf(values, "", nil), s.root, ""), Origins: d.origins}
 }
 

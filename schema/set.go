@@ -49,7 +49,7 @@ func (s *Scheme) decodeValue(layer *Layer, at Origin, path, value string) Errors
 	for i := len(names) - 1; i >= 0; i-- {
 		parsed = &tree{at: at, value: []entry{{key: names[i], at: at, value: parsed}}}
 	}
-	d := s.decoder(at.Layer)
+	d := s.decoder()
 	merge(layer.Values, d.object(parsed, s.root, ""))
 	for path := range d.origins {
 		layer.Origins[path] = at

@@ -16,10 +16,10 @@ var controllerName = regexp.MustCompile(`^[a-z][a-z0-9-]*[a-z0-9]$`)
 type kind int
 
 const (
-	object kind = iota
+	text kind = iota
+	object
 	mapping
 	list
-	text
 	integer
 	number
 	boolean

@@ -129,12 +129,12 @@ func (q *Queue[K]) AddRateLimited(key K) { q.queue.AddAfter(key, q.limiter.When(
 // until the queue is closed. A worker is nothing but the right to be one of
 // those goroutines, so that their number can change at any time.
 func (q *Queue[K]) dispatch(ctx context.Context) {
-	for q.awaitWorker() {
+	for q.awaitWorker(ctx) {
 		key, shutdown := q.queue.Get()
 		if shutdown {
 			return
 		}
-		if !q.begin(key) {
+		if !q.begin(ctx, key) {
 			q.queue.Done(key)
 			return
 		}
@@ -146,26 +146,27 @@ func (q *Queue[K]) dispatch(ctx context.Context) {
 	}
 }
 
-// awaitWorker returns true when a worker is free, false when the queue is closed.
-func (q *Queue[K]) awaitWorker() bool {
+// awaitWorker returns true when a worker is free, false when no key may be taken any more.
+func (q *Queue[K]) awaitWorker(ctx context.Context) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.awaitWorkerLocked()
+	return q.awaitWorkerLocked(ctx)
 }
 
-func (q *Queue[K]) awaitWorkerLocked() bool {
+func (q *Queue[K]) awaitWorkerLocked(ctx context.Context) bool {
 	for !q.closed && len(q.running) >= q.workers {
 		q.freed.Wait()
 	}
-	return !q.closed
+	// The queue is closed soon after the end of ctx, but not at the same instant.
+	return !q.closed && ctx.Err() == nil
 }
 
 // begin takes a worker for key. It waits for one again, as there may be fewer
 // now than when key was asked for.
-func (q *Queue[K]) begin(key K) bool {
+func (q *Queue[K]) begin(ctx context.Context, key K) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if !q.awaitWorkerLocked() {
+	if !q.awaitWorkerLocked(ctx) {
 		return false
 	}
 	q.running[key] = q.group.options.Clock.Now()

@@ -1,0 +1,59 @@
+package client
+
+import (
+	"bytes"
+	"io"
+	"net/http"
+	"strings"
+)
+
+// marksTransport records the resourceVersions that writes are answered with.
+// A DELETE counts when it is answered with the object; one that is answered
+// with a Status tells no version.
+type marksTransport struct {
+	marks *Marks
+	// prefix of all paths, when the API server is not at the root of its host.
+	prefix string
+	next   http.RoundTripper
+}
+
+func (t *marksTransport) RoundTrip(req *http.Request) (*http.Response, error) {
+	resp, err := t.next.RoundTrip(req)
+	if err != nil || !mutating(req) || resp.StatusCode < 200 || resp.StatusCode > 299 || dryRun(req) {
+		return resp, err
+	}
+	resource, ok := resourceOf(strings.TrimPrefix(req.URL.Path, t.prefix))
+	if !ok {
+		return resp, nil
+	}
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		// The caller reads as far as this went, and meets the same error.
+		resp.Body = &readBody{Reader: io.MultiReader(bytes.NewReader(body), failingReader{err}), Closer: resp.Body}
+		return resp, nil
+	}
+	resp.Body = &readBody{Reader: bytes.NewReader(body), Closer: resp.Body}
+	version := resourceVersionOf(resp.Header.Get("Content-Type"), body)
+	if version == "" {
+		return resp, nil
+	}
+	t.marks.Record(resource, version)
+	for _, marks := range marksOf(req.Context()) {
+		marks.Record(resource, version)
+	}
+	return resp, nil
+}
+
+func dryRun(req *http.Request) bool {
+	return strings.Contains(req.URL.RawQuery, "dryRun=")
+}
+
+// readBody is a body that was read already.
+type readBody struct {
+	io.Reader
+	io.Closer
+}
+
+type failingReader struct{ err error }
+
+func (r failingReader) Read([]byte) (int, error) { return 0, r.err }

@@ -18,11 +18,11 @@ const (
 	storePoll = 5 * time.Millisecond
 	// settleTimeout of a store that has events in its queue.
 	settleTimeout = time.Second
-	// writeGrace is the time that the event of a write may take before its
-	// watch is taken for stuck and renewed.
-	writeGrace = 5 * time.Second
-	// readGrace is the same for the version of a consistent read, which no
-	// event need ever follow.
+	// writeGrace is the time that the event of a write may take, before what
+	// is done for an event that need not come is done for it.
+	writeGrace = 2 * time.Second
+	// readGrace is the time that a watch may need to bring what a consistent
+	// read has shown, before it is renewed.
 	readGrace = 250 * time.Millisecond
 	// renewInterval between two renewals of a watch that keeps a store back.
 	// Longer than a hurried one, so that its bookmark can come.
@@ -92,7 +92,26 @@ func (s snapshot) equals(store cache.Store) bool {
 
 // waitForVersion of a write.
 func (i *Informer) waitForVersion(ctx context.Context, version string) error {
-	return i.shared.waitForSnapshot(ctx, i.ended, snapshot{version: version}, writeGrace)
+	clock := i.shared.pool.o.Clock
+	poll := clock.NewTicker(storePoll)
+	defer poll.Stop()
+	grace := clock.NewTimer(writeGrace)
+	defer grace.Stop()
+	for !reached(i.shared.version(), version) {
+		select {
+		case <-poll.C():
+		case <-grace.C():
+			// What the server holds now is no older than the write.
+			return i.catchUp(ctx, clock.Now())
+		case <-i.ended:
+			return nil
+		case <-i.shared.context.Done():
+			return i.shared.waitError("wait for a write to show", errPoolClosed)
+		case <-ctx.Done():
+			return i.shared.waitError("wait for a write to show", context.Cause(ctx))
+		}
+	}
+	return nil
 }
 
 // catchUp with what the API server held at since.
@@ -118,7 +137,7 @@ func (i *Informer) catchUp(ctx context.Context, since time.Time) error {
 		want, err := s.pool.read(ctx, s.key)
 		switch {
 		case err == nil:
-			if err := s.waitForSnapshot(ctx, i.ended, want, readGrace); err != nil {
+			if err := s.waitForSnapshot(ctx, i.ended, want); err != nil {
 				return err
 			}
 			s.caughtUp = began
@@ -143,13 +162,13 @@ func (i *Informer) catchUp(ctx context.Context, since time.Time) error {
 // waitForSnapshot returns when the store holds want or something newer, or with
 // nil when ended is closed. A resource in which nothing happens has no events
 // that would bring its store to the version of a read, and bookmarks come once
-// a minute. So the objects are compared when want has them, and after the
-// grace the watch is made anew, as a short one that ends with a bookmark.
-func (s *shared) waitForSnapshot(ctx context.Context, ended <-chan struct{}, want snapshot, grace time.Duration) error {
+// a minute. So the objects are compared when want has them, and after
+// readGrace the watch is made anew, as a short one that ends with a bookmark.
+func (s *shared) waitForSnapshot(ctx context.Context, ended <-chan struct{}, want snapshot) error {
 	clock := s.pool.o.Clock
 	poll := clock.NewTicker(storePoll)
 	defer poll.Stop()
-	renew := clock.NewTimer(grace)
+	renew := clock.NewTimer(readGrace)
 	defer renew.Stop()
 	compared := ""
 	for !reached(s.version(), want.version) {
@@ -223,7 +242,7 @@ func (s *shared) settle(ctx context.Context, stream *stream) bool {
 // waitError says what was waited for, and what the informer suffers from.
 func (s *shared) waitError(what string, cause error) error {
 	if last := s.source.health.lastError(); last != "" {
-		return fmt.Errorf("%s of %s: %w (%s)", what, s.key, cause, last)
+		return fmt.Errorf("%s in %s: %w (%s)", what, s.key, cause, last)
 	}
-	return fmt.Errorf("%s of %s: %w", what, s.key, cause)
+	return fmt.Errorf("%s in %s: %w", what, s.key, cause)
 }

@@ -36,8 +36,10 @@ type stream struct {
 	version string
 	// skip events that are not newer than this: the store has what they lead to.
 	skip string
-	// silent is true until the first event is passed on.
+	// silent is true until the first event is passed on since began, which is
+	// when the server had sent the state: the reflector counts from there.
 	silent bool
+	began  time.Time
 	// finished makes run end as if the server had ended the watch.
 	finished bool
 }
@@ -55,6 +57,7 @@ func newStream(s *source, upstream watch.Interface, withState bool, version stri
 		initial:  withState,
 		version:  version,
 		silent:   true,
+		began:    s.pool.o.Clock.Now(),
 	}
 }
 
@@ -68,7 +71,6 @@ func (s *stream) run() {
 	defer close(s.ended)
 	defer close(s.events)
 	defer s.upstream.Stop()
-	began := s.source.pool.o.Clock.Now()
 	for !s.finished {
 		select {
 		case <-s.stopped:
@@ -77,7 +79,7 @@ func (s *stream) run() {
 			task()
 		case event, ok := <-s.upstream.ResultChan():
 			if !ok {
-				s.outlastShortWatch(began)
+				s.outlastShortWatch()
 				return
 			}
 			s.forward(event)
@@ -104,12 +106,15 @@ func (s *stream) forward(event watch.Event) {
 			return
 		}
 	}
-	if s.initial && event.Type == watch.Bookmark && accessor.GetAnnotations()[metav1.InitialEventsAnnotationKey] == "true" {
-		s.initial = false
+	if s.initial {
+		s.send(event)
+		if event.Type == watch.Bookmark && accessor.GetAnnotations()[metav1.InitialEventsAnnotationKey] == "true" {
+			s.initial, s.version = false, version
+			s.silent, s.began = true, s.source.pool.o.Clock.Now()
+		}
+		return
 	}
-	if !s.initial {
-		s.version = version
-	}
+	s.version = version
 	s.send(event)
 }
 
@@ -135,9 +140,9 @@ func (s *stream) bookmark(version string) {
 
 // outlastShortWatch keeps the reflector from listing everything again because
 // a server that restarts, or a proxy, cut the watch off at once.
-func (s *stream) outlastShortWatch(began time.Time) {
+func (s *stream) outlastShortWatch() {
 	clock := s.source.pool.o.Clock
-	rest := shortWatch - clock.Since(began)
+	rest := shortWatch - clock.Since(s.began)
 	if s.initial || !s.silent || rest <= 0 {
 		return
 	}

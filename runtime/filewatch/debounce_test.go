@@ -129,6 +129,7 @@ func TestIntervalsChangeLive(t *testing.T) {
 			t.Errorf("%q reported, want unseen", got)
 		}
 		f.SetIntervals(time.Second, 0)
+		synctest.Wait()
 		replace(t, path, "never")
 		time.Sleep(time.Hour)
 		if got := last(f); got != "unseen" {

@@ -267,13 +267,15 @@ func nestedFile(t *testing.T, dir string) string {
 // Every way of editing is picked up, once.
 func TestEveryEditIsReportedOnce(t *testing.T) {
 	t.Parallel()
+	// So long that an edit of several steps is never taken for two on a busy machine.
+	const debounce = 300 * time.Millisecond
 	modes := []struct {
 		name    string
 		trigger string
 		options Options
 	}{
-		{"events", TriggerEvent, Options{Debounce: 50 * time.Millisecond}},
-		{"poll", TriggerPoll, Options{Debounce: 50 * time.Millisecond, PollInterval: 20 * time.Millisecond, PollOnly: true}},
+		{"events", TriggerEvent, Options{Debounce: debounce}},
+		{"poll", TriggerPoll, Options{Debounce: debounce, PollInterval: 20 * time.Millisecond, PollOnly: true}},
 	}
 	for _, mode := range modes {
 		for _, edit := range edits {

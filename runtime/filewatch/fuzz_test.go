@@ -117,4 +117,5 @@ func editAtRandom(t *testing.T, ops []byte) {
 	if got := state(reports[len(reports)-1].Files[0]); got != want {
 		t.Errorf("a look found %q, events %q", got, want)
 	}
+	w.stop()
 }

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"sync"
 
 	"github.com/fsnotify/fsnotify"
 )
@@ -14,20 +15,30 @@ import (
 // while watches are being placed along them.
 const armAttempts = 10
 
-// notifier keeps watches on everything along the paths. The zero value of
-// watcher, nil, means that there are no file system events.
+// notifier keeps watches on everything along the paths. Its watcher is nil
+// while there are no file system events.
 type notifier struct {
-	paths   []string
-	logger  *slog.Logger
+	paths  []string
+	logger *slog.Logger
+	// noticed has a message when something happened that can change what the
+	// paths lead to.
+	noticed chan struct{}
 	watcher *fsnotify.Watcher
+	pump    sync.WaitGroup
 	// armed is what is watched, by path, as it was when the watch was placed.
 	armed map[string]fs.FileInfo
-	// names that matter in each watched directory.
-	names map[string]map[string]bool
 	// files that the paths led to when they were last traced, nil where nowhere.
 	files []fs.FileInfo
 	// failed watches that the log has been told about.
 	failed map[string]bool
+
+	mu sync.Mutex
+	// names that matter, by watched directory.
+	names map[string]map[string]bool
+}
+
+func newNotifier(paths []string, logger *slog.Logger) *notifier {
+	return &notifier{paths: paths, logger: logger, noticed: make(chan struct{}, 1), failed: map[string]bool{}}
 }
 
 // open asks for file system events; without them the notifier still traces.
@@ -43,6 +54,7 @@ func (n *notifier) open() {
 	delete(n.failed, "")
 	n.watcher = watcher
 	n.armed = map[string]fs.FileInfo{}
+	n.pump.Go(func() { n.listen(watcher) })
 }
 
 func (n *notifier) close() {
@@ -52,29 +64,59 @@ func (n *notifier) close() {
 	if err := n.watcher.Close(); err != nil {
 		n.logger.Warn("closing the file system watch", "err", err)
 	}
+	n.pump.Wait()
 	n.watcher = nil
 }
 
-func (n *notifier) events() <-chan fsnotify.Event {
-	if n.watcher == nil {
-		return nil
+// listen never waits for the goroutine that places watches, because the
+// watcher may hold the lock which that one waits for until its message is taken.
+func (n *notifier) listen(watcher *fsnotify.Watcher) {
+	for {
+		select {
+		case event, ok := <-watcher.Events:
+			if !ok {
+				return
+			}
+			if n.relevant(event) {
+				n.logger.Debug("file system event", "path", event.Name, "op", event.Op.String())
+				nudge(n.noticed)
+			}
+		case err, ok := <-watcher.Errors:
+			if !ok {
+				return
+			}
+			// Events may have been lost, as when the kernel's queue overflows.
+			n.logger.Info("file system events may be lost, the files are read again", "err", err)
+			nudge(n.noticed)
+		}
 	}
-	return n.watcher.Events
-}
-
-func (n *notifier) errors() <-chan error {
-	if n.watcher == nil {
-		return nil
-	}
-	return n.watcher.Errors
 }
 
 // relevant tells whether an event can change what the paths lead to.
 func (n *notifier) relevant(e fsnotify.Event) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
 	if _, self := n.names[e.Name]; self {
 		return true
 	}
 	return n.names[filepath.Dir(e.Name)][filepath.Base(e.Name)]
+}
+
+// expect makes targets what is relevant and tells whether anything is that was not before.
+func (n *notifier) expect(targets []target) (more bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	before := n.names
+	n.names = make(map[string]map[string]bool, len(targets))
+	for _, t := range targets {
+		n.names[t.path] = t.names
+		known, ok := before[t.path]
+		more = more || !ok
+		for name := range t.names {
+			more = more || !known[name]
+		}
+	}
+	return more
 }
 
 // arm places watches along the paths as they lead now and tells whether the
@@ -86,7 +128,7 @@ func (n *notifier) arm() (changed, settled bool) {
 		targets, files := traceAll(n.paths)
 		n.files = files
 		// A directory can change between the moment it is traced and the moment
-		// it is watched: only a trace that needs no new watch is complete.
+		// it is watched: only a trace that needs nothing new is complete.
 		if !n.place(targets) {
 			settled = true
 			break
@@ -95,15 +137,12 @@ func (n *notifier) arm() (changed, settled bool) {
 	return before != nil && !sameFiles(before, n.files), settled
 }
 
-// place makes targets the watched ones and tells whether any watch is new.
+// place makes targets the watched ones and tells whether any is new.
 func (n *notifier) place(targets []target) (placed bool) {
-	n.names = make(map[string]map[string]bool, len(targets))
-	for _, t := range targets {
-		n.names[t.path] = t.names
-	}
 	if n.watcher == nil {
 		return false
 	}
+	placed = n.expect(targets)
 	alive := map[string]bool{}
 	for _, path := range n.watcher.WatchList() {
 		alive[path] = true

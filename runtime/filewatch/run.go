@@ -24,18 +24,19 @@ func (w *Watcher) Run(ctx context.Context) error {
 	if len(w.o.Paths) == 0 || w.o.OnChange == nil {
 		return errors.New("follow files: no paths or no OnChange")
 	}
-	r := &run{
-		w:        w,
-		notifier: &notifier{logger: w.o.Logger, failed: map[string]bool{}},
-		timer:    stoppedTimer(),
-		poll:     stoppedTimer(),
-	}
+	var paths []string
 	for _, path := range w.o.Paths {
 		abs, err := absolute(path)
 		if err != nil {
 			return fmt.Errorf("follow %s: %w", path, err)
 		}
-		r.notifier.paths = append(r.notifier.paths, abs)
+		paths = append(paths, abs)
+	}
+	r := &run{
+		w:        w,
+		notifier: newNotifier(paths, w.o.Logger),
+		timer:    stoppedTimer(),
+		poll:     stoppedTimer(),
 	}
 	r.debounce, r.pollInterval = w.currentIntervals()
 	defer r.end()
@@ -112,19 +113,9 @@ func (r *run) loop(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case event, ok := <-r.notifier.events():
-			if ok && r.notifier.relevant(event) {
-				r.w.o.Logger.Debug("file system event", "path", event.Name, "op", event.Op.String())
-				r.notice(TriggerEvent)
-				r.notifier.arm()
-			}
-		case err, ok := <-r.notifier.errors():
-			if ok {
-				// Events may have been lost, as when the kernel's queue overflows.
-				r.w.o.Logger.Warn("file system events", "err", err)
-				r.notice(TriggerEvent)
-				r.notifier.arm()
-			}
+		case <-r.notifier.noticed:
+			r.notice(TriggerEvent)
+			r.notifier.arm()
 		case <-r.timer.C:
 			r.due()
 		case <-r.poll.C:

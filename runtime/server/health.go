@@ -2,6 +2,7 @@ package server
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"net/http"
 	"slices"
@@ -89,15 +90,25 @@ func unmatched(excluded map[string]bool) []string {
 }
 
 func (s *Server) passes(r *http.Request, kind string, check Check) bool {
-	var err error
-	if check.Check != nil {
-		err = check.Check(r.Context())
-	}
+	err := check.run(r.Context())
 	s.slis.observe(check.Name, kind, err == nil)
 	if err != nil {
 		s.log.Log(r.Context(), verbosity(2), "Health check failed", "check", check.Name, "endpoint", kind, "err", err)
 	}
 	return err == nil
+}
+
+// run is one check's result. A panic is its own fault, not that of the others.
+func (c Check) run(ctx context.Context) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic: %v", p)
+		}
+	}()
+	if c.Check == nil {
+		return nil
+	}
+	return c.Check(ctx)
 }
 
 func writeText(w http.ResponseWriter, code int, text string) {

@@ -96,10 +96,7 @@ func (s *Server) pageData(r *http.Request, p page) pageData {
 func (s *Server) failing(r *http.Request) []failingCheck {
 	var failing []failingCheck
 	for _, check := range s.sources.Checks() {
-		if check.Check == nil {
-			continue
-		}
-		if err := check.Check(r.Context()); err != nil {
+		if err := check.run(r.Context()); err != nil {
 			failing = append(failing, failingCheck{Name: check.Name, Reason: err.Error()})
 		}
 	}
@@ -232,7 +229,9 @@ var pageFuncs = template.FuncMap{
 	"lastError":  lastError,
 	"share":      share,
 	"yaml":       yamlText,
-	"plural":     plural,
+	"actionName": actionName,
+	"plural":     plural[int],
+	"plural64":   plural[int64],
 	"link":       func(d pageData, href, text string) link { return link{href, text, d.Path == href} },
 	"restingList": func(list []supervisor.Status, open bool) restingList {
 		return restingList{list, open}
@@ -260,11 +259,19 @@ func share(part, whole int) int {
 	return max(1, min(part, whole)*barWidth/whole)
 }
 
-func plural(n int, one, many string) string {
+func plural[N int | int64](n N, one, many string) string {
 	if n == 1 {
 		return fmt.Sprintf("%d %s", n, one)
 	}
 	return fmt.Sprintf("%d %s", n, many)
+}
+
+// actionName is what people call an action.
+func actionName(a supervisor.Action) string {
+	if a == supervisor.Pending {
+		return "restart needed"
+	}
+	return string(a)
 }
 
 func yamlText(value any) (string, error) {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -127,4 +128,19 @@ func NamespaceTerminating(err error) bool {
 // controller or does not lead any more. That is nothing to report on an object.
 func GivenUp(ctx context.Context, err error) bool {
 	return ctx.Err() != nil || errors.Is(err, client.ErrFenced)
+}
+
+// OutcomeUnknown tells whether a request that failed may have been carried out
+// all the same: the API server neither accepted nor refused it, as when the
+// connection broke or the time was over. False for nil.
+func OutcomeUnknown(err error) bool {
+	var status apierrors.APIStatus
+	switch {
+	case err == nil:
+		return false
+	case errors.As(err, &status):
+		return status.Status().Code >= http.StatusInternalServerError || status.Status().Code == 0
+	default:
+		return true
+	}
 }

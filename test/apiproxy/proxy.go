@@ -234,7 +234,7 @@ func (p *Proxy) modifyResponse(response *http.Response) error {
 		hook(recorded)
 	}
 	if recorded.Verb == "watch" && response.StatusCode == http.StatusOK {
-		response.Body = p.watches.gate(recorded.Resource, response.Body)
+		response.Body = p.watches.gate(response.Request.Context(), recorded.Resource, response.Body)
 	}
 	return nil
 }

@@ -152,7 +152,9 @@ func TestRequestsAreRecordedAnsweredAndHeld(t *testing.T) {
 	namespace := controlplane.Shared(t).Namespace(t)
 	proxy, client := start(t, apiproxy.Scope{}, "root", "system:masters")
 	maps := client.CoreV1().ConfigMaps(namespace)
-	object := func(name string) *corev1.ConfigMap { return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}} }
+	object := func(name string) *corev1.ConfigMap {
+		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	}
 
 	stop := proxy.Answer(func(r apiproxy.Request) bool { return r.Verb == "create" && r.Resource == configMaps },
 		http.StatusTeapot, 0)

@@ -1,6 +1,7 @@
 package apiproxy
 
 import (
+	"context"
 	"io"
 	"sync"
 	"time"
@@ -73,14 +74,15 @@ func (g *watchGates) state(resource schema.GroupResource) (closed <-chan struct{
 	return closed, g.delays[resource]
 }
 
-// gate passes on what upstream delivers when the gate of resource lets it.
-func (g *watchGates) gate(resource schema.GroupResource, upstream io.ReadCloser) io.ReadCloser {
+// gate passes on what upstream delivers when the gate of resource lets it,
+// until the context of the client's request ends.
+func (g *watchGates) gate(ctx context.Context, resource schema.GroupResource, upstream io.ReadCloser) io.ReadCloser {
 	body := &gatedBody{
 		gates:    g,
 		resource: resource,
 		upstream: upstream,
 		chunks:   make(chan chunk, 1024),
-		ended:    make(chan struct{}),
+		ended:    ctx.Done(),
 	}
 	go body.pump()
 	return body
@@ -101,8 +103,7 @@ type gatedBody struct {
 	resource schema.GroupResource
 	upstream io.ReadCloser
 	chunks   chan chunk
-	ended    chan struct{}
-	end      sync.Once
+	ended    <-chan struct{}
 
 	rest []byte
 	err  error
@@ -148,7 +149,7 @@ func (b *gatedBody) Read(into []byte) (int, error) {
 	return 0, b.err
 }
 
-// pass waits until what arrived at a time may pass; false when the body was closed.
+// pass waits until what arrived at a time may pass; false when the request has ended.
 func (b *gatedBody) pass(arrived time.Time) bool {
 	for {
 		closed, delay := b.gates.state(b.resource)
@@ -174,8 +175,6 @@ func (b *gatedBody) pass(arrived time.Time) bool {
 	}
 }
 
-// Close implements io.Closer.
-func (b *gatedBody) Close() error {
-	b.end.Do(func() { close(b.ended) })
-	return b.upstream.Close()
-}
+// Close implements io.Closer. The request, and with it the context, ends when
+// its handler returns, soon after.
+func (b *gatedBody) Close() error { return b.upstream.Close() }

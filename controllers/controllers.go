@@ -1,0 +1,20 @@
+// Package controllers lists the controllers of this build.
+package controllers
+
+import (
+	"github.com/wheelhouse-project/wheelhouse/controllers/deployment"
+	"github.com/wheelhouse-project/wheelhouse/controllers/replicaset"
+	"github.com/wheelhouse-project/wheelhouse/controllers/serviceaccount"
+	"github.com/wheelhouse-project/wheelhouse/controllers/ttlafterfinished"
+	"github.com/wheelhouse-project/wheelhouse/runtime/controller"
+)
+
+// All controllers of this build, by name.
+func All() []controller.Descriptor {
+	return []controller.Descriptor{
+		deployment.Descriptor(),
+		replicaset.Descriptor(),
+		serviceaccount.Descriptor(),
+		ttlafterfinished.Descriptor(),
+	}
+}

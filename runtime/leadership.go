@@ -1,0 +1,30 @@
+package runtime
+
+import (
+	"context"
+	"fmt"
+)
+
+// lead lets the controllers reconcile until ctx ends.
+func (m *Manager) lead(ctx context.Context) {
+	m.mu.Lock()
+	m.ledSince = m.clock.Now()
+	m.mu.Unlock()
+	m.supervisor.SetLeading(true)
+	<-ctx.Done()
+}
+
+// lost returns when no controller reconciles any more. One that does not end
+// ends the process: it could write beside the next leader.
+func (m *Manager) lost() {
+	m.log.Info("stopping the controllers: this process does not lead any more")
+	m.supervisor.SetLeading(false)
+	m.mu.Lock()
+	wanted := m.wanted
+	m.mu.Unlock()
+	_, settled := m.supervisor.Apply(wanted)
+	<-settled
+	if err := m.supervisor.StuckAfterLoss(); err != nil {
+		m.fail(fmt.Errorf("leadership was lost: %w", err))
+	}
+}

@@ -1,0 +1,157 @@
+package runtime
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/wheelhouse-project/wheelhouse/runtime/config"
+	"github.com/wheelhouse-project/wheelhouse/runtime/server"
+	"github.com/wheelhouse-project/wheelhouse/runtime/supervisor"
+	"github.com/wheelhouse-project/wheelhouse/schema"
+)
+
+// followReloads finishes current, and applies what the source finds.
+func (m *Manager) followReloads(ctx context.Context, current *reload) {
+	for {
+		var settled <-chan struct{}
+		if current != nil {
+			settled = current.settled
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-settled:
+			m.finish(current, server.Applied)
+			current = nil
+		case update := <-m.source.Updates():
+			if update.Rejection != nil {
+				m.reject(update.Rejection)
+				continue
+			}
+			if current != nil {
+				m.finish(current, server.Superseded)
+			}
+			current = m.apply(update.Snapshot)
+		}
+	}
+}
+
+// reload is one that is being applied.
+type reload struct {
+	record  server.Reload
+	began   time.Time
+	settled <-chan struct{}
+}
+
+// apply makes snapshot the desired state of every part. The controllers follow
+// until settled.
+func (m *Manager) apply(snapshot *config.Snapshot) *reload {
+	began := m.clock.Now()
+	plan, settled := m.supervisor.Apply(snapshot.Config)
+	effective, pending := m.supervisor.Effective()
+	r := &reload{
+		began:   began,
+		settled: settled,
+		record:  server.Reload{At: began, Trigger: snapshot.Trigger, Digest: snapshot.Digest, Plan: plan},
+	}
+	m.show(snapshot, effective, pending)
+	for _, part := range []struct {
+		path  string
+		apply func() error
+	}{
+		{"logging", func() error { return m.logging.Apply(effective.Logging) }},
+		{"cluster.client", func() error {
+			m.clients.SetLimits(effective.Cluster.Client.QPS, effective.Cluster.Client.Burst)
+			return nil
+		}},
+		{"leaderElection", func() error { return m.elector.Apply(effective.LeaderElection) }},
+		{"server", func() error { return m.server.Apply(effective.Server) }},
+	} {
+		if err := part.apply(); err != nil {
+			m.log.Error("a part of the configuration could not be applied, it stays as it was", "path", part.path, "err", err)
+			r.record.Errors = append(r.record.Errors, schema.Error{Origin: snapshot.Origins[part.path], Path: part.path, Message: err.Error()})
+		}
+	}
+	for _, gate := range schema.FeatureGates() {
+		m.metrics.SetFeature(gate.Name, string(gate.Stage), schema.FeatureEnabled(effective, gate.Name))
+	}
+	return r
+}
+
+// show makes snapshot what /configz tells.
+func (m *Manager) show(snapshot *config.Snapshot, effective *schema.ControllerManagerConfiguration, pending []supervisor.PendingSetting) {
+	running := *snapshot
+	running.Config = effective
+	status := server.ConfigStatus{Running: &running}
+	for _, p := range pending {
+		status.PendingRestart = append(status.PendingRestart, server.PendingRestart(p))
+		m.log.Warn("a setting takes effect at the next start of the process", "path", p.Path, "running", p.Running, "wanted", p.Wanted)
+	}
+	m.metrics.SetPendingRestart(len(pending))
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.status = status
+	m.wanted = snapshot.Config
+}
+
+// finish records a reload.
+func (m *Manager) finish(r *reload, result server.Result) {
+	r.record.Result = result
+	r.record.Took = m.clock.Since(r.began)
+	m.reloads.add(r.record)
+	if result == server.Superseded {
+		m.metrics.ReloadSuperseded()
+		m.log.Info("configuration superseded by a newer one", "digest", r.record.Digest)
+		return
+	}
+	m.metrics.ReloadApplied(m.clock.Now())
+	m.log.Info("configuration applied", "digest", r.record.Digest, "trigger", r.record.Trigger,
+		"steps", len(r.record.Plan), "errors", len(r.record.Errors), "took", r.record.Took)
+	if r.record.Trigger != startTrigger {
+		m.engineEvents.reloaded(r.record)
+	}
+}
+
+// reject keeps what runs and says why.
+func (m *Manager) reject(rejection *config.Rejection) {
+	m.mu.Lock()
+	status := m.status
+	status.Rejected = rejection
+	m.status = status
+	m.mu.Unlock()
+	m.metrics.ReloadRejected()
+	for _, err := range rejection.Errors {
+		m.log.Error("configuration rejected, the last good one stays in force", "digest", rejection.Digest, "at", err.Origin.String(), "path", err.Path, "err", err.Message)
+	}
+	m.engineEvents.rejected(rejection)
+	m.reloads.add(server.Reload{
+		At: rejection.At, Trigger: rejection.Trigger, Digest: rejection.Digest,
+		Result: server.Rejected, Errors: rejection.Errors, Took: m.clock.Since(rejection.At),
+	})
+}
+
+// reloadsKept is how many reloads are remembered.
+const reloadsKept = 50
+
+// reloadLog remembers the last reloads.
+type reloadLog struct {
+	mu      sync.Mutex
+	records []server.Reload
+}
+
+func newReloadLog() *reloadLog { return &reloadLog{} }
+
+func (l *reloadLog) add(r server.Reload) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	kept := append([]server.Reload{r}, l.records...)
+	l.records = kept[:min(len(kept), reloadsKept)]
+}
+
+// newestFirst returns the remembered reloads.
+func (l *reloadLog) newestFirst() []server.Reload {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.records
+}

@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"maps"
-	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -29,7 +27,7 @@ type Section interface {
 
 // Common is in every controller's section.
 type Common struct {
-	// Enabled starts the controller. Default: true, but for the controllers that say otherwise.
+	// Enabled starts the controller. Default: true for most controllers.
 	Enabled bool `json:"enabled"`
 	// Workers is how many keys are reconciled at once, at least 1.
 	// Default: the peer's for that controller.
@@ -89,7 +87,7 @@ func (c Controllers) MarshalJSON() ([]byte, error) {
 		return nil, fmt.Errorf("encode %s: %w", startInterval, err)
 	}
 	fmt.Fprintf(&out, "{%q:%s", startInterval, interval)
-	for _, name := range slices.Sorted(maps.Keys(c.Sections)) {
+	for _, name := range sortedKeys(c.Sections) {
 		section, err := json.Marshal(c.Sections[name])
 		if err != nil {
 			return nil, fmt.Errorf("encode the section of %s: %w", name, err)
@@ -110,7 +108,7 @@ func (c *Controllers) UnmarshalJSON(data []byte) error {
 		return err
 	}
 	var builtin *Scheme
-	for _, name := range slices.Sorted(maps.Keys(raw)) {
+	for _, name := range sortedKeys(raw) {
 		if name == startInterval {
 			if err := json.Unmarshal(raw[name], &c.StartInterval); err != nil {
 				return fmt.Errorf("controllers.%s: %w", name, err)

@@ -3,9 +3,7 @@ package schema
 import (
 	"bytes"
 	"fmt"
-	"maps"
 	"reflect"
-	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -164,7 +162,7 @@ func (s *shape) entries(values map[string]any) *shape {
 		return s
 	}
 	described := &shape{kind: object}
-	for _, key := range slices.Sorted(maps.Keys(values)) {
+	for _, key := range sortedKeys(values) {
 		described.fields = append(described.fields, &field{name: key, shape: s.elem})
 	}
 	return described

@@ -2,7 +2,6 @@ package schema
 
 import (
 	"fmt"
-	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -118,7 +117,7 @@ func (d *decoder) mapping(t *tree, s *shape, path string) any {
 		if limited {
 			canonical, ok := allowed.names[e.key]
 			if !ok {
-				candidates := slices.Sorted(maps.Keys(allowed.names))
+				candidates := sortedKeys(allowed.names)
 				d.fault(e.at, below(path, e.key), "unknown %s %s%s", allowed.noun, show(e.key), didYouMean(e.key, candidates))
 				continue
 			}

@@ -1,5 +1,7 @@
 package schema
 
+import "slices"
+
 // Stage of a feature gate.
 type Stage string
 
@@ -19,114 +21,112 @@ type FeatureGate struct {
 	Locked bool
 }
 
-// FeatureGates returns the known gates with the defaults of Kubernetes 1.37.
-func FeatureGates() []FeatureGate {
-	gates := []FeatureGate{
-		{Name: allAlpha, Stage: Alpha},
-		{Name: allBeta, Stage: Beta},
-	}
-	add := func(stage Stage, on, locked bool, names ...string) {
-		for _, name := range names {
-			gates = append(gates, FeatureGate{Name: name, Stage: stage, Default: on, Locked: locked})
-		}
-	}
-	add(Alpha, false, false,
-		"ClientsAllowCBOR",
-		"ClientsPreferCBOR",
-		"ControllerManagerReleaseLeaderElectionLockOnExit",
-		"CloudControllerManagerWatchBasedRoutesReconciliation",
-		"DRAResourcePoolStatus",
-		"LoggingAlphaOptions",
-		"StatefulSetRecreateStrategy",
-		"StorageVersionAPI",
-		"TaintTolerationComparisonOperators",
-		"WorkloadWithJob",
-	)
-	add(Beta, false, false,
-		"CoordinatedLeaderElection",
-		"DRAWorkloadResourceClaims",
-		"GenericWorkload",
-	)
-	add(Beta, true, false,
-		"APIServerIdentity",
-		"AtomicFIFO",
-		"ClientsAllowCARotation",
-		"ClientsAllowTLSCacheGC",
-		"ComponentFlagz",
-		"ComponentStatusz",
-		"ContextualLogging",
-		"DeploymentReplicaSetTerminatingReplicas",
-		"HPAGeneration",
-		"HPAOptimizedSelectorStore",
-		"HPAScaleToZero",
-		"InOrderInformersBatchProcess",
-		"LoggingBetaOptions",
-		"MaxUnavailableStatefulSet",
-		"MutableSchedulingDirectivesForSuspendedJobs",
-		"NativeHistograms",
-		"NodeControllerLeaseCircuitBreaker",
-		"PersistentVolumeClaimUnusedSinceTime",
-		"PodDeletionCost",
-		"PodLevelResources",
-		"RemoteRequestHeaderUID",
-		"StaleControllerConsistencyDaemonSet",
-		"StaleControllerConsistencyHPA",
-		"StaleControllerConsistencyJob",
-		"StaleControllerConsistencyReplicaSet",
-		"StaleControllerConsistencyStatefulSet",
-		"StatefulSetSemanticRevisionComparison",
-		"UnauthenticatedHTTP2DOSMitigation",
-		"UnlockWhileProcessingFIFO",
-		"WatchListClient",
-	)
-	add(GA, true, false,
-		"ClusterTrustBundle",
-		"DRADeviceTaintRules",
-		"DRADeviceTaints",
-		"InformerResourceVersion",
-		"PodCertificateRequest",
-		"StorageVersionMigrator",
-	)
-	add(GA, true, true,
-		"DRAAdminAccess",
-		"DRAExtendedResource",
-		"DRAPrioritizedList",
-		"DynamicResourceAllocation",
-		"HPAConfigurableTolerance",
-		"InOrderInformers",
-		"InPlacePodVerticalScaling",
-		"JobManagedBy",
-		"MultiCIDRServiceAllocator",
-		"PreferSameTrafficDistribution",
-		"RecoverVolumeExpansionFailure",
-		"SELinuxChangePolicy",
-		"SeparateTaintEvictionController",
-		"VolumeAttributesClass",
-	)
-	return gates
-}
-
 const (
 	allAlpha = "AllAlpha"
 	allBeta  = "AllBeta"
 )
 
+// gates are those of Kubernetes 1.37 that concern a controller manager, sorted by name.
+var gates = [...]FeatureGate{
+	{"APIServerIdentity", Beta, true, false},
+	{allAlpha, Alpha, false, false},
+	{allBeta, Beta, false, false},
+	{"AtomicFIFO", Beta, true, false},
+	{"ClientsAllowCARotation", Beta, true, false},
+	{"ClientsAllowCBOR", Alpha, false, false},
+	{"ClientsAllowTLSCacheGC", Beta, true, false},
+	{"ClientsPreferCBOR", Alpha, false, false},
+	{"CloudControllerManagerWatchBasedRoutesReconciliation", Alpha, false, false},
+	{"ClusterTrustBundle", GA, true, false},
+	{"ComponentFlagz", Beta, true, false},
+	{"ComponentStatusz", Beta, true, false},
+	{"ContextualLogging", Beta, true, false},
+	{"ControllerManagerReleaseLeaderElectionLockOnExit", Alpha, false, false},
+	{"CoordinatedLeaderElection", Beta, false, false},
+	{"DRAAdminAccess", GA, true, true},
+	{"DRADeviceTaintRules", GA, true, false},
+	{"DRADeviceTaints", GA, true, false},
+	{"DRAExtendedResource", GA, true, true},
+	{"DRAPrioritizedList", GA, true, true},
+	{"DRAResourcePoolStatus", Alpha, false, false},
+	{"DRAWorkloadResourceClaims", Beta, false, false},
+	{"DeploymentReplicaSetTerminatingReplicas", Beta, true, false},
+	{"DynamicResourceAllocation", GA, true, true},
+	{"GenericWorkload", Beta, false, false},
+	{"HPAConfigurableTolerance", GA, true, true},
+	{"HPAGeneration", Beta, true, false},
+	{"HPAOptimizedSelectorStore", Beta, true, false},
+	{"HPAScaleToZero", Beta, true, false},
+	{"InOrderInformers", GA, true, true},
+	{"InOrderInformersBatchProcess", Beta, true, false},
+	{"InPlacePodVerticalScaling", GA, true, true},
+	{"InformerResourceVersion", GA, true, false},
+	{"JobManagedBy", GA, true, true},
+	{"LoggingAlphaOptions", Alpha, false, false},
+	{"LoggingBetaOptions", Beta, true, false},
+	{"MaxUnavailableStatefulSet", Beta, true, false},
+	{"MultiCIDRServiceAllocator", GA, true, true},
+	{"MutableSchedulingDirectivesForSuspendedJobs", Beta, true, false},
+	{"NativeHistograms", Beta, true, false},
+	{"NodeControllerLeaseCircuitBreaker", Beta, true, false},
+	{"PersistentVolumeClaimUnusedSinceTime", Beta, true, false},
+	{"PodCertificateRequest", GA, true, false},
+	{"PodDeletionCost", Beta, true, false},
+	{"PodLevelResources", Beta, true, false},
+	{"PreferSameTrafficDistribution", GA, true, true},
+	{"RecoverVolumeExpansionFailure", GA, true, true},
+	{"RemoteRequestHeaderUID", Beta, true, false},
+	{"SELinuxChangePolicy", GA, true, true},
+	{"SeparateTaintEvictionController", GA, true, true},
+	{"StaleControllerConsistencyDaemonSet", Beta, true, false},
+	{"StaleControllerConsistencyHPA", Beta, true, false},
+	{"StaleControllerConsistencyJob", Beta, true, false},
+	{"StaleControllerConsistencyReplicaSet", Beta, true, false},
+	{"StaleControllerConsistencyStatefulSet", Beta, true, false},
+	{"StatefulSetRecreateStrategy", Alpha, false, false},
+	{"StatefulSetSemanticRevisionComparison", Beta, true, false},
+	{"StorageVersionAPI", Alpha, false, false},
+	{"StorageVersionMigrator", GA, true, false},
+	{"TaintTolerationComparisonOperators", Alpha, false, false},
+	{"UnauthenticatedHTTP2DOSMitigation", Beta, true, false},
+	{"UnlockWhileProcessingFIFO", Beta, true, false},
+	{"VolumeAttributesClass", GA, true, true},
+	{"WatchListClient", Beta, true, false},
+	{"WorkloadWithJob", Alpha, false, false},
+}
+
+// FeatureGates returns the known gates with the defaults of Kubernetes 1.37, sorted by name.
+func FeatureGates() []FeatureGate { return slices.Clone(gates[:]) }
+
+func findGate(name string) (FeatureGate, bool) {
+	for _, gate := range gates {
+		if gate.Name == name {
+			return gate, true
+		}
+	}
+	return FeatureGate{}, false
+}
+
 // FeatureEnabled tells whether a gate is on: as it is set in the configuration,
 // else as AllAlpha or AllBeta is set for gates of that stage, else by default. An
 // unknown gate is off.
-func FeatureEnabled(config *ControllerManagerConfiguration, gate string) bool {
-	if value, set := config.FeatureGates[gate]; set {
+func FeatureEnabled(config *ControllerManagerConfiguration, name string) bool {
+	if value, set := config.FeatureGates[name]; set {
 		return value
 	}
-	for _, known := range FeatureGates() {
-		if known.Name != gate {
-			continue
-		}
-		group := map[Stage]string{Alpha: allAlpha, Beta: allBeta}[known.Stage]
-		if value, set := config.FeatureGates[group]; set && !known.Locked {
-			return value
-		}
-		return known.Default
+	gate, known := findGate(name)
+	if !known {
+		return false
 	}
-	return false
+	group := ""
+	switch gate.Stage {
+	case Alpha:
+		group = allAlpha
+	case Beta:
+		group = allBeta
+	}
+	if value, set := config.FeatureGates[group]; set && !gate.Locked {
+		return value
+	}
+	return gate.Default
 }

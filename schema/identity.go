@@ -82,7 +82,7 @@ type CertificateSigningRequestSigningController struct {
 	Common `json:",inline"`
 	// CertFile is the CA of all four signers. Default: empty.
 	CertFile string `json:"certFile" check:"format=path"`
-	// KeyFile belongs to CertFile. Default: empty.
+	// KeyFile is the key of that CA. Default: empty.
 	KeyFile string `json:"keyFile" check:"format=path"`
 	// KubeletServing is the CA of kubernetes.io/kubelet-serving.
 	KubeletServing Signer `json:"kubeletServing"`

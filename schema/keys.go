@@ -5,9 +5,9 @@ var engineModules = [...]string{"config", "supervisor", "election", "informers",
 
 // keySets returns what the keys of mappings may be, by the name in their check tag.
 func (s *Scheme) keySets() map[string]keySet {
-	gates := keySet{noun: "feature gate", names: map[string]string{}}
-	for _, gate := range FeatureGates() {
-		gates.names[gate.Name] = gate.Name
+	features := keySet{noun: "feature gate", names: map[string]string{}}
+	for _, gate := range gates {
+		features.names[gate.Name] = gate.Name
 	}
 	modules := keySet{noun: "module", names: map[string]string{}}
 	for _, name := range engineModules {
@@ -16,5 +16,5 @@ func (s *Scheme) keySets() map[string]keySet {
 	for name, section := range s.byName {
 		modules.names[name] = section.Name
 	}
-	return map[string]keySet{"featureGate": gates, "module": modules}
+	return map[string]keySet{"featureGate": features, "module": modules}
 }

@@ -11,7 +11,7 @@ import (
 // are two. It must be on exactly when the API server's garbage collection is.
 type GarbageCollectorController struct {
 	Common `json:",inline"`
-	// IgnoredResources are not watched. Default: events, in both their groups.
+	// IgnoredResources are the resources that are not watched. Default: events in both their groups.
 	IgnoredResources []GroupResource `json:"ignoredResources"`
 }
 

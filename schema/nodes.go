@@ -30,7 +30,7 @@ func CloudNodeLifecycleControllerSection() SectionType {
 // pod CIDRs. It does nothing unless cluster.allocateNodeCIDRs is true.
 type NodeIPAMController struct {
 	Common `json:",inline"`
-	// CIDRAllocatorType is the way ranges are given out. Default: RangeAllocator, the only one.
+	// CIDRAllocatorType is the way ranges are given out. Default: RangeAllocator, the only one so far.
 	CIDRAllocatorType string `json:"cidrAllocatorType" check:"oneof=RangeAllocator"`
 	// NodeCIDRMaskSize is the prefix length of a node's range, with one entry in
 	// cluster.clusterCIDRs only; 0 takes the size of the family. Default: 0.

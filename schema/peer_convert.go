@@ -430,10 +430,8 @@ func carryDelegated(c *conversion, g given) {
 
 func carryFeatureGates(c *conversion, g given) {
 	items, _ := g.value.([]any)
-	known := map[string]FeatureGate{}
 	names := []string{}
-	for _, gate := range FeatureGates() {
-		known[gate.Name] = gate
+	for _, gate := range gates {
 		names = append(names, gate.Name)
 	}
 	for _, item := range items {
@@ -441,7 +439,7 @@ func carryFeatureGates(c *conversion, g given) {
 		one.value = []any{item}
 		name, value, ok := strings.Cut(strings.TrimPrefix(fmt.Sprint(item), "kube:"), "=")
 		name, value = strings.TrimSpace(name), strings.ToLower(strings.TrimSpace(value))
-		gate, exists := known[name]
+		gate, exists := findGate(name)
 		switch {
 		case !ok || value != "true" && value != "false":
 			c.drop(one, "expected NAME=true or NAME=false")

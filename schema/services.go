@@ -1,8 +1,6 @@
 package schema
 
 import (
-	"time"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -100,5 +98,3 @@ func ServiceLBControllerSection() SectionType {
 		New:     func() Section { return &ServiceLBController{Common: off(1)} },
 	}
 }
-
-func duration(d time.Duration) metav1.Duration { return metav1.Duration{Duration: d} }

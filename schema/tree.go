@@ -2,10 +2,8 @@ package schema
 
 import (
 	"fmt"
-	"maps"
 	"math"
 	"reflect"
-	"slices"
 )
 
 // tree is a value with its place, whatever it was read from.
@@ -78,7 +76,7 @@ func placeTree(value any, path string, origins map[string]Origin, above Origin) 
 			byKey[item.Key().String()] = item.Value().Interface()
 		}
 		entries := []entry{}
-		for _, key := range slices.Sorted(maps.Keys(byKey)) {
+		for _, key := range sortedKeys(byKey) {
 			child := placeTree(byKey[key], join(path, key), origins, at)
 			entries = append(entries, entry{key: key, at: child.at, value: child})
 		}

@@ -15,29 +15,38 @@ const (
 )
 
 // ControllerManagerConfiguration is the whole desired behaviour of one
-// controller-manager process. Default returns it with every default set.
+// controller-manager process.
 type ControllerManagerConfiguration struct {
 	metav1.TypeMeta `json:",inline"`
 
-	Cluster        Cluster         `json:"cluster"`
-	LeaderElection LeaderElection  `json:"leaderElection"`
-	Server         Server          `json:"server"`
-	Logging        Logging         `json:"logging"`
-	Reload         Reload          `json:"reload"`
-	FeatureGates   map[string]bool `json:"featureGates" check:"keys=featureGate"`
-	Controllers    Controllers     `json:"controllers"`
+	// Cluster is the cluster that is managed, and how to talk to it.
+	Cluster Cluster `json:"cluster"`
+	// LeaderElection configures the lease that the one active process holds.
+	LeaderElection LeaderElection `json:"leaderElection"`
+	// Server configures the HTTPS server.
+	Server Server `json:"server"`
+	// Logging configures the log.
+	Logging Logging `json:"logging"`
+	// Reload configures how changes of this file are picked up.
+	Reload Reload `json:"reload"`
+	// FeatureGates turns features of Kubernetes on and off, by their names there.
+	// Default: empty, each gate has its own default.
+	FeatureGates map[string]bool `json:"featureGates" check:"keys=featureGate"`
+	// Controllers holds one section per controller. A section may also stand under
+	// the controller's alias.
+	Controllers Controllers `json:"controllers"`
 }
 
 // Cluster says which cluster is managed, and how to talk to it.
 type Cluster struct {
 	// Name of the cluster, the scope of cloud resources. Default: kubernetes.
 	Name string `json:"name" check:"nonempty"`
-	// Kubeconfig is the path of the kubeconfig file. Default: empty, which
-	// means the pod's service account.
+	// Kubeconfig is the path of the kubeconfig file. Default: empty, the pod's
+	// service account.
 	Kubeconfig string `json:"kubeconfig" check:"format=path"`
-	// UseServiceAccountCredentials gives each controller the identity of its
-	// own service account in kube-system. Default: true, because the roles that
-	// the API server bootstraps are bound to these accounts.
+	// UseServiceAccountCredentials gives each controller the identity of its own
+	// service account in kube-system, to which the roles are bound that the API
+	// server bootstraps. Default: true.
 	UseServiceAccountCredentials bool `json:"useServiceAccountCredentials"`
 	// Client bounds the requests of each controller's client.
 	Client Client `json:"client"`
@@ -50,7 +59,7 @@ type Cluster struct {
 	// ServiceCIDRs are the ranges of Service addresses, which node-ipam-controller
 	// leaves out: one, or one of each address family. Default: empty.
 	ServiceCIDRs []string `json:"serviceCIDRs" check:"format=cidr,maxItems=2"`
-	// CloudProvider is read by the three cloud controllers.
+	// CloudProvider names the cloud that the three cloud controllers work on.
 	CloudProvider CloudProvider `json:"cloudProvider"`
 }
 
@@ -73,7 +82,7 @@ type Client struct {
 	QPS float64 `json:"qps" check:"min=0,max=1000000"`
 	// Burst above QPS. Default: 0; at least 1 when QPS is set.
 	Burst int `json:"burst" check:"min=0,max=1000000"`
-	// ContentType of requests for built-in types.
+	// ContentType is the encoding of requests for built-in types.
 	// Default: application/vnd.kubernetes.protobuf.
 	ContentType string `json:"contentType" check:"oneof=application/vnd.kubernetes.protobuf|application/json"`
 }
@@ -91,20 +100,25 @@ const (
 // LeaderElection configures the lease that the one active process holds.
 // LeaseDuration > RenewDeadline > 1.2 × RetryPeriod > 0 must hold.
 type LeaderElection struct {
-	// Enabled. Default: true.
+	// Enabled lets only the process that holds the lease run controllers; otherwise
+	// this process must be the only one. Default: true.
 	Enabled bool `json:"enabled"`
 	// LeaseDuration is how long a candidate waits after the last observed
 	// renewal before it takes the lease. Default: 15s.
 	LeaseDuration metav1.Duration `json:"leaseDuration" check:"min=1s,max=1h"`
 	// RenewDeadline is how long the leader tries to renew before it gives up. Default: 10s.
 	RenewDeadline metav1.Duration `json:"renewDeadline" check:"min=10ms,max=1h"`
-	// RetryPeriod between two attempts. Default: 2s.
+	// RetryPeriod is the time between two attempts. Default: 2s.
 	RetryPeriod metav1.Duration `json:"retryPeriod" check:"min=10ms,max=1h"`
-	// ResourceName and ResourceNamespace of the Lease.
-	// Default: kube-system/kube-controller-manager.
-	ResourceName      string `json:"resourceName" check:"format=dnsSubdomain"`
+	// ResourceName is the name of the Lease. The default is that of
+	// kube-controller-manager, so that either can take over from the other.
+	// Default: kube-controller-manager.
+	ResourceName string `json:"resourceName" check:"format=dnsSubdomain"`
+	// ResourceNamespace is the namespace of the Lease. Default: kube-system.
 	ResourceNamespace string `json:"resourceNamespace" check:"format=dnsLabel,nonempty"`
-	// Standby. Default: warm.
+	// Standby is what a process that does not lead keeps ready: warm keeps
+	// informers synced, so that taking over starts reconciling at once; cold starts
+	// everything only when it leads. Default: warm.
 	Standby Standby `json:"standby" check:"oneof=warm|cold"`
 	// ReleaseOnExit gives the lease back on a clean exit. Default: true.
 	ReleaseOnExit bool `json:"releaseOnExit"`
@@ -112,11 +126,13 @@ type LeaderElection struct {
 
 // Server configures the HTTPS server.
 type Server struct {
-	// BindAddress is an IP address. Default: 0.0.0.0.
+	// BindAddress is the IP address to listen on. Default: 0.0.0.0.
 	BindAddress string `json:"bindAddress" check:"format=ip"`
-	// Port, 0 turns the server off. Default: 10257.
-	Port          int           `json:"port" check:"min=0,max=65535"`
-	TLS           ServerTLS     `json:"tls"`
+	// Port to listen on; 0 turns the server off. Default: 10257.
+	Port int `json:"port" check:"min=0,max=65535"`
+	// TLS configures the serving certificate.
+	TLS ServerTLS `json:"tls"`
+	// Authorization configures who may call the server.
 	Authorization Authorization `json:"authorization"`
 	// Profiling serves /debug/pprof. Default: true.
 	Profiling bool `json:"profiling"`
@@ -125,31 +141,36 @@ type Server struct {
 // ServerTLS configures the serving certificate. Contents of the files are
 // followed while the process runs.
 type ServerTLS struct {
-	// CertFile and KeyFile, together or not at all. Default: empty, a
-	// self-signed certificate is made in memory.
+	// CertFile holds the serving certificate, with intermediates after it, in PEM.
+	// Default: empty, a self-signed certificate is made in memory.
 	CertFile string `json:"certFile" check:"format=path"`
-	KeyFile  string `json:"keyFile" check:"format=path"`
-	// ClientCAFile verifies client certificates. Default: empty, the CA that the
+	// KeyFile holds the private key of CertFile, in PEM; both are given or neither.
+	// Default: empty.
+	KeyFile string `json:"keyFile" check:"format=path"`
+	// ClientCAFile holds the CAs of client certificates, in PEM. Default: empty, the CA that the
 	// API server publishes in kube-system/extension-apiserver-authentication.
 	ClientCAFile string `json:"clientCAFile" check:"format=path"`
-	// MinVersion is VersionTLS12 or VersionTLS13. Default: VersionTLS12.
+	// MinVersion is the least version of TLS. Default: VersionTLS12.
 	MinVersion string `json:"minVersion" check:"oneof=VersionTLS12|VersionTLS13"`
-	// CipherSuites for TLS 1.2 by IANA name. Default: Go's.
+	// CipherSuites are the cipher suites of TLS 1.2, by IANA name; HTTP/2 needs an ECDHE suite with
+	// AES_128_GCM_SHA256 among them. Default: empty, Go's.
 	CipherSuites []string `json:"cipherSuites" check:"format=cipherSuite"`
 }
 
 // Authorization configures who may call the server.
 type Authorization struct {
-	// AlwaysAllowPaths need neither authentication nor authorization; a
+	// AlwaysAllowPaths are paths that need neither authentication nor authorization; a
 	// trailing * matches a prefix. Default: /healthz, /readyz, /livez.
 	AlwaysAllowPaths []string `json:"alwaysAllowPaths" check:"format=pathPattern"`
 }
 
 // Logging configures the log.
 type Logging struct {
-	// Format is auto (text on a terminal, JSON otherwise), text or json. Default: auto.
+	// Format of the log: text, json, or auto, which is text on a terminal and JSON
+	// otherwise. Default: auto.
 	Format string `json:"format" check:"oneof=auto|text|json"`
-	// Level is a Kubernetes verbosity, 0 to 10. Default: 0.
+	// Level is a verbosity as Kubernetes counts it: 0 for what an operator should always see, up to 10
+	// for everything. Default: 0.
 	Level int `json:"level" check:"min=0,max=10"`
 	// Modules sets the level of single controllers, by canonical name, or of
 	// engine packages (config, supervisor, election, informers, work, client, server).

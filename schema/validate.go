@@ -2,7 +2,6 @@ package schema
 
 import (
 	"fmt"
-	"maps"
 	"net/netip"
 	"slices"
 	"time"
@@ -20,7 +19,7 @@ func (v *validator) validate() {
 	v.election(c.LeaderElection)
 	v.server(c.Server)
 	v.featureGates(c.FeatureGates)
-	for _, name := range slices.Sorted(maps.Keys(c.Controllers.Sections)) {
+	for _, name := range sortedKeys(c.Controllers.Sections) {
 		v.section(name, c.Controllers.Sections[name])
 	}
 }
@@ -84,7 +83,7 @@ func (v *validator) pair(certFile, keyFile, path string) {
 }
 
 func (v *validator) featureGates(given map[string]bool) {
-	for _, gate := range FeatureGates() {
+	for _, gate := range gates {
 		value, ok := given[gate.Name]
 		if ok && gate.Locked && value != gate.Default {
 			v.fault(fmt.Sprintf("is locked to %t; remove it", gate.Default), "featureGates."+gate.Name)

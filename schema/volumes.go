@@ -29,10 +29,10 @@ type PersistentVolumeAttachDetachController struct {
 	DisableReconcilerSync bool `json:"disableReconcilerSync"`
 	// ReconcilerSyncPeriod is the time between two such checks. Default: 1m.
 	ReconcilerSyncPeriod metav1.Duration `json:"reconcilerSyncPeriod" check:"min=1s,max=24h"`
-	// DisableForceDetachOnTimeout never detaches by force from an unhealthy node;
-	// otherwise that happens after 6 minutes. Default: false.
+	// DisableForceDetachOnTimeout forbids to detach by force from an unhealthy node,
+	// which otherwise happens after 6 minutes. Default: false.
 	DisableForceDetachOnTimeout bool `json:"disableForceDetachOnTimeout"`
-	// FlexVolumePluginDir is searched for flex volume plugins.
+	// FlexVolumePluginDir is the directory of flex volume plugins.
 	// Default: /usr/libexec/kubernetes/kubelet-plugins/volume/exec/.
 	FlexVolumePluginDir string `json:"flexVolumePluginDir" check:"format=path"`
 }
@@ -69,9 +69,9 @@ type PersistentVolumeBinderController struct {
 
 // Recycler configures the pods that scrub volumes, by kind of volume.
 type Recycler struct {
-	// NFS volumes. Default: minimumTimeout 5m, timeoutIncrement 30s.
+	// NFS configures the pods for NFS volumes.
 	NFS RecyclerPod `json:"nfs"`
-	// HostPath volumes, for tests on a single node. Default: minimumTimeout 1m, timeoutIncrement 30s.
+	// HostPath configures the pods for host path volumes, for tests on a single node.
 	HostPath RecyclerPod `json:"hostPath"`
 }
 
@@ -82,7 +82,7 @@ type RecyclerPod struct {
 	PodTemplateFile string `json:"podTemplateFile" check:"format=path"`
 	// MinimumTimeout is the least activeDeadlineSeconds of the pod.
 	MinimumTimeout metav1.Duration `json:"minimumTimeout" check:"min=1s,max=168h,wholeSeconds"`
-	// TimeoutIncrement is added for each GiB of the volume.
+	// TimeoutIncrement is the time added for each GiB of the volume.
 	TimeoutIncrement metav1.Duration `json:"timeoutIncrement" check:"min=0s,max=168h,wholeSeconds"`
 }
 

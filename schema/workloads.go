@@ -78,10 +78,10 @@ type HorizontalPodAutoscalerController struct {
 	// Tolerance is how far the ratio of wanted to present usage may be from 1
 	// before replicas change, for objects without a tolerance of their own. Default: 0.1.
 	Tolerance float64 `json:"tolerance" check:"min=0,max=1000"`
-	// CPUInitializationPeriod after a pod's start in which its CPU samples may be skipped. Default: 5m.
+	// CPUInitializationPeriod is the time after a pod's start in which its CPU samples may be skipped. Default: 5m.
 	CPUInitializationPeriod metav1.Duration `json:"cpuInitializationPeriod" check:"min=0s,max=24h"`
-	// InitialReadinessDelay after a pod's start in which changes of readiness
-	// count as initial readiness. Default: 30s.
+	// InitialReadinessDelay is the time after a pod's start in which changes of
+	// readiness count as initial readiness. Default: 30s.
 	InitialReadinessDelay metav1.Duration `json:"initialReadinessDelay" check:"min=0s,max=24h"`
 }
 

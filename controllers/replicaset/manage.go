@@ -48,6 +48,9 @@ func (e *engine[T]) manage(ctx context.Context, key work.ObjectName, object T, a
 
 // create creates count pods and returns how many it did.
 func (e *engine[T]) create(ctx context.Context, key work.ObjectName, object T, template *v1.PodTemplateSpec, count int) (int, error) {
+	if e.notes.isDoomed(key, object.GetUID()) {
+		return 0, nil
+	}
 	pod, err := podcontrol.FromTemplate(template, object, metav1.NewControllerRef(object, e.kind.GroupVersionKind()))
 	if err != nil {
 		return 0, err
@@ -61,7 +64,8 @@ func (e *engine[T]) create(ctx context.Context, key work.ObjectName, object T, t
 		return err
 	})
 	if podcontrol.NamespaceTerminating(err) {
-		return created, nil // there is nothing left to be kept up
+		e.notes.doom(key, object.GetUID())
+		return created, nil
 	}
 	return created, err
 }

@@ -5,6 +5,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/wheelhouse-project/wheelhouse/runtime/work"
 )
 
@@ -20,10 +22,16 @@ type notes struct {
 	heldSince map[work.ObjectName]time.Time
 	// unsureOf are the keys with a request whose outcome is not known.
 	unsureOf map[work.ObjectName]struct{}
+	// doomed are the objects whose namespace is being deleted.
+	doomed map[work.ObjectName]types.UID
 }
 
 func newNotes() *notes {
-	return &notes{heldSince: map[work.ObjectName]time.Time{}, unsureOf: map[work.ObjectName]struct{}{}}
+	return &notes{
+		heldSince: map[work.ObjectName]time.Time{},
+		unsureOf:  map[work.ObjectName]struct{}{},
+		doomed:    map[work.ObjectName]types.UID{},
+	}
 }
 
 // holdBack returns how long the status of key may still be held back, 0 if it
@@ -68,9 +76,24 @@ func (n *notes) sure(key work.ObjectName) {
 	delete(n.unsureOf, key)
 }
 
+// doom notes that the namespace of an object is being deleted, which nothing
+// undoes: no pod can be created in it any more.
+func (n *notes) doom(key work.ObjectName, uid types.UID) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.doomed[key] = uid
+}
+
+func (n *notes) isDoomed(key work.ObjectName, uid types.UID) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.doomed[key] == uid
+}
+
 func (n *notes) forget(key work.ObjectName) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	delete(n.heldSince, key)
 	delete(n.unsureOf, key)
+	delete(n.doomed, key)
 }

@@ -30,10 +30,14 @@ func jsonVersion(body []byte) (kind, version string) {
 	var object struct {
 		Kind     string `json:"kind"`
 		Metadata struct {
+			Name            string `json:"name"`
 			ResourceVersion string `json:"resourceVersion"`
 		} `json:"metadata"`
 	}
 	if err := json.Unmarshal(body, &object); err != nil {
+		return "", ""
+	}
+	if object.Metadata.Name == "" { // a list, which the answer to the deletion of many is
 		return "", ""
 	}
 	return object.Kind, object.Metadata.ResourceVersion

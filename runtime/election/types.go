@@ -1,5 +1,11 @@
 // Package election keeps this process standing for the lease, tells when it
 // leads, and says until when its writes are safe.
+//
+// The elector of client-go writes the Lease. Around it this package adds what a
+// process needs that outlives its leadership: a watch, by which a candidate
+// notices a release at once and an expiry to the second; the fence; a change of
+// timings without losing the lease; the hand-over of the last writes; and a new
+// candidacy after each loss.
 package election
 
 import "time"

@@ -23,6 +23,14 @@ type requests interface {
 	example() runtime.Object
 }
 
+// client that makes the requests of k.
+func (p *Pool) client(k key) any {
+	if k.metadata {
+		return p.o.Metadata
+	}
+	return p.o.Client
+}
+
 func (p *Pool) requests(k key) (requests, error) {
 	if k.metadata {
 		return metadataRequests{p.o.Metadata.Resource(k.gvr)}, nil

@@ -51,7 +51,7 @@ func (p *Pool) newShared(k key) (*shared, error) {
 	}
 	s.context, s.stop = context.WithCancel(p.context)
 	s.source = newSource(p, k, requests)
-	s.informer = cache.NewSharedIndexInformerWithOptions(s.source.listWatch(), requests.example(), cache.SharedIndexInformerOptions{
+	s.informer = cache.NewSharedIndexInformerWithOptions(s.source.listWatch(p.client(k)), requests.example(), cache.SharedIndexInformerOptions{
 		ObjectDescription: k.String(),
 		Indexers:          cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc},
 	})

@@ -49,8 +49,10 @@ func newSource(p *Pool, k key, r requests) *source {
 	}
 }
 
-func (s *source) listWatch() *cache.ListWatch {
-	return &cache.ListWatch{ListWithContextFunc: s.list, WatchFuncWithContext: s.watch}
+// listWatch streams the state where client can, as fake ones cannot.
+func (s *source) listWatch(client any) cache.ListerWatcher {
+	return cache.ToListWatcherWithWatchListSemantics(
+		&cache.ListWatch{ListWithContextFunc: s.list, WatchFuncWithContext: s.watch}, client)
 }
 
 func (s *source) list(ctx context.Context, options metav1.ListOptions) (list runtime.Object, err error) {
@@ -76,7 +78,7 @@ func (s *source) watch(ctx context.Context, options metav1.ListOptions) (watch.I
 	if err != nil {
 		return nil, err
 	}
-	st := newStream(s, upstream, withState, options.ResourceVersion)
+	st := newStream(ctx, s, upstream, withState, options.ResourceVersion)
 	s.mu.Lock()
 	s.stream = st
 	s.mu.Unlock()
@@ -103,7 +105,7 @@ func (s *source) repeat(ctx context.Context, streamsState bool, try func() error
 			s.health.works()
 			return nil
 		case ctx.Err() != nil:
-			return err
+			return ctx.Err() // the reflector would wait after another error
 		case !passes(err):
 			if !streamsState {
 				s.health.failed(err)
@@ -120,7 +122,7 @@ func (s *source) repeat(ctx context.Context, streamsState bool, try func() error
 		case <-timer.C():
 		case <-ctx.Done():
 			timer.Stop()
-			return err
+			return ctx.Err()
 		}
 	}
 }

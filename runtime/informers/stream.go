@@ -18,6 +18,8 @@ const shortWatch = time.Second
 // stream is a watch on its way from the server to the reflector. It knows what
 // has passed, and can be held while the store is compared with the server.
 type stream struct {
+	// context of the request.
+	context  context.Context
 	source   *source
 	upstream watch.Interface
 	events   chan watch.Event
@@ -46,8 +48,9 @@ type stream struct {
 
 var _ watch.Interface = (*stream)(nil)
 
-func newStream(s *source, upstream watch.Interface, withState bool, version string) *stream {
+func newStream(ctx context.Context, s *source, upstream watch.Interface, withState bool, version string) *stream {
 	return &stream{
+		context:  ctx,
 		source:   s,
 		upstream: upstream,
 		events:   make(chan watch.Event),
@@ -89,6 +92,10 @@ func (s *stream) run() {
 
 func (s *stream) forward(event watch.Event) {
 	if event.Type == watch.Error {
+		if s.context.Err() != nil {
+			s.finished = true // no fault: the watch has been cancelled
+			return
+		}
 		if err := apierrors.FromObject(event.Object); !s.initial && !apierrors.IsResourceExpired(err) && !apierrors.IsGone(err) {
 			s.source.health.failed(err)
 		}

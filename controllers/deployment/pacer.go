@@ -10,7 +10,7 @@ import (
 // pace is the least time between two writes of counts that are still changing.
 // A rollout's pods become ready in bursts; each write costs a request, and an
 // event for everybody who watches.
-const pace = 200 * time.Millisecond
+const pace = time.Second
 
 // pacer remembers when statuses were last written.
 type pacer struct {

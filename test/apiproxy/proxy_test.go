@@ -194,7 +194,7 @@ func TestConnectionsAreCutAndMended(t *testing.T) {
 	namespace := controlplane.Shared(t).Namespace(t)
 	proxy, client := start(t, apiproxy.Scope{}, "root", "system:masters")
 	get := func() error {
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 		defer cancel()
 		_, err := client.CoreV1().ConfigMaps(namespace).List(ctx, metav1.ListOptions{})
 		return err

@@ -215,13 +215,17 @@ func (cp *ControlPlane) WriteClientCertificate(certPath, keyPath, user string, g
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(certPath, pair.cert, 0o600); err != nil {
-		return fmt.Errorf("write certificate of %s: %w", user, err)
+	return pair.write(certPath, keyPath)
+}
+
+// WriteServingCertificate writes a new certificate for a server on loopback,
+// and its key, as PEM files.
+func (cp *ControlPlane) WriteServingCertificate(certPath, keyPath, name string) error {
+	pair, err := cp.PKI.serving(name)
+	if err != nil {
+		return fmt.Errorf("make a serving certificate for %s: %w", name, err)
 	}
-	if err := os.WriteFile(keyPath, pair.key, 0o600); err != nil {
-		return fmt.Errorf("write key of %s: %w", user, err)
-	}
-	return nil
+	return pair.write(certPath, keyPath)
 }
 
 // launch starts a program whose log is in the control plane's directory, and

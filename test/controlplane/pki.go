@@ -42,6 +42,16 @@ type PKI struct {
 // keyPair is a certificate and its key, PEM encoded.
 type keyPair struct{ cert, key []byte }
 
+func (k keyPair) write(certPath, keyPath string) error {
+	if err := os.WriteFile(certPath, k.cert, 0o600); err != nil {
+		return fmt.Errorf("write a certificate: %w", err)
+	}
+	if err := os.WriteFile(keyPath, k.key, 0o600); err != nil {
+		return fmt.Errorf("write a key: %w", err)
+	}
+	return nil
+}
+
 // frontProxy is the name of the certificate that the API server takes the
 // X-Remote-… headers from.
 const frontProxy = "front-proxy"

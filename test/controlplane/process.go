@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"runtime"
@@ -22,6 +23,7 @@ type Process struct {
 	path    string
 	args    []string
 	logPath string
+	tee     io.Writer
 
 	mu     sync.Mutex
 	run    *run
@@ -41,6 +43,10 @@ func NewProcess(name, path string, args []string, logPath string) *Process {
 	return &Process{name: name, path: path, args: args, logPath: logPath}
 }
 
+// TeeTo copies the output of all later lives to w as well. It may not be
+// called while the program runs.
+func (p *Process) TeeTo(w io.Writer) { p.tee = w }
+
 // Start starts the program. It is an error when it runs already.
 func (p *Process) Start() error {
 	p.mu.Lock()
@@ -54,6 +60,10 @@ func (p *Process) Start() error {
 	}
 	r := &run{cmd: exec.Command(p.path, p.args...), done: make(chan struct{})}
 	r.cmd.Stdout, r.cmd.Stderr = log, log
+	if p.tee != nil {
+		both := io.MultiWriter(log, p.tee)
+		r.cmd.Stdout, r.cmd.Stderr = both, both
+	}
 	r.cmd.SysProcAttr = childAttributes()
 	started := make(chan error)
 	go func() {
@@ -61,12 +71,12 @@ func (p *Process) Start() error {
 		// thread has to live as long as the child.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
-		err := r.cmd.Start()
-		log.Close() //nolint:errcheck // the child has its own descriptor
-		started <- err
-		if err != nil {
+		defer log.Close() //nolint:errcheck // what matters is written by the child
+		if err := r.cmd.Start(); err != nil {
+			started <- err
 			return
 		}
+		close(started)
 		r.err = r.cmd.Wait()
 		close(r.done)
 	}()

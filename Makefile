@@ -1,0 +1,74 @@
+# Everything runs with the Go toolchain alone; tools are built from pinned sources on first use.
+GO      ?= go
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+
+# Race-enabled test binaries need cgo; the programs that are run do not.
+LINT          := $(GO) tool -modfile=test/tools/go.mod golangci-lint
+CONTROL_PLANE := $(GO) run ./test/controlplane/cmd/controlplane
+MODULES       := . test/tools test/controlplane/build/etcd test/controlplane/build/kubernetes test/controlplane/build/kwok
+
+# Test binaries at the same time, each with an API server of its own, and
+# tests at the same time in each: they wait more than they compute.
+TEST_BINARIES ?= 2
+TEST_PARALLEL ?= 8
+TEST_TIMEOUT  ?= 20m
+TEST_FLAGS    := -p $(TEST_BINARIES) -parallel $(TEST_PARALLEL) -timeout $(TEST_TIMEOUT)
+PACKAGES      ?= ./...
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: ## Build bin/controller-manager
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/ ./cmd/controller-manager
+
+.PHONY: run
+run: build ## Run it beside a local control plane with 4 simulated nodes; files are in .run/
+	@$(GO) build -o bin/ ./test/controlplane/cmd/controlplane
+	@bin/controlplane run
+
+.PHONY: control-plane
+control-plane: ## Build etcd, kube-apiserver and the like for tests, once, into the user's cache
+	@$(CONTROL_PLANE) build
+
+.PHONY: test
+test: control-plane ## Run all tests with the race detector (PACKAGES=./… for some)
+	$(GO) test -race $(TEST_FLAGS) $(PACKAGES)
+
+.PHONY: test-fast
+test-fast: control-plane ## Run all tests without the race detector
+	$(GO) test $(TEST_FLAGS) $(PACKAGES)
+
+.PHONY: cover
+cover: control-plane ## Run all tests and write coverage to cover.out
+	$(GO) test $(TEST_FLAGS) -coverpkg=./cmd/...,./controllers/...,./runtime/...,./schema/... -coverprofile=cover.out $(PACKAGES)
+	@$(GO) tool cover -func=cover.out | tail -1
+
+.PHONY: bench
+bench: control-plane build ## Measure it against kube-controller-manager, in the same run
+	$(GO) test -run '^$$' -bench . -benchtime 1x -timeout 60m ./test/bench/...
+
+.PHONY: lint
+lint: ## Check style, module files, generated files and formatting
+	$(LINT) run ./...
+	@for module in $(MODULES); do (cd $$module && $(GO) mod tidy -diff) || { echo "run go mod tidy in $$module"; exit 1; }; done
+	$(GO) run ./schema/internal/reference check
+
+.PHONY: generate
+generate: ## Make the generated files anew: JSON Schema, reference page, controller-manager.yaml
+	$(GO) generate ./...
+
+.PHONY: format
+format: ## Format all Go files
+	$(LINT) fmt
+
+.PHONY: screenshot
+screenshot: ## Take the pictures of the status page for the docs (needs chromium)
+	SCREENSHOTS=$(CURDIR)/docs $(GO) test -count=1 -tags screenshot -run TestScreenshot -v ./runtime/server
+
+.PHONY: clean
+clean: ## Remove what was built and the files of make run
+	rm -rf bin .run cover.out

@@ -16,10 +16,12 @@ type Snapshot struct {
 	// Path of the file as it was given; empty without a file.
 	Path     string
 	LoadedAt time.Time
-	// Trigger is why it was loaded: start, event, poll or signal.
+	// Trigger is why it was loaded: start, event, poll or signal, as in filewatch.
 	Trigger string
 	// Origins of every value, by path.
 	Origins map[string]schema.Origin
+	// Warnings are about values that are understood but have no effect.
+	Warnings schema.Errors
 }
 
 // Rejection is a file that could not be used.

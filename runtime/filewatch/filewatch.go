@@ -76,7 +76,8 @@ type File struct {
 	// Digest is the sha256 of Data, in hex; empty when Err is set.
 	Digest string
 	// Err says why the file cannot be used; it wraps fs.ErrNotExist when the
-	// file is missing, ErrTooLarge or ErrNotRegular.
+	// file is missing, ErrTooLarge, ErrUnstable, or ErrNotRegular, with
+	// syscall.EISDIR when it is a directory.
 	Err error
 	// Changed since the last call of OnChange or Read.
 	Changed bool

@@ -51,7 +51,7 @@ func read(path string, maxBytes int64) reading {
 	}
 	switch {
 	case r.info.IsDir():
-		r.file.Err = fmt.Errorf("read %s: is a directory, %w", path, ErrNotRegular)
+		r.file.Err = fmt.Errorf("read %s: %w: %w", path, syscall.EISDIR, ErrNotRegular)
 		return r
 	case !r.info.Mode().IsRegular():
 		r.file.Err = fmt.Errorf("read %s: %w", path, ErrNotRegular)

@@ -17,6 +17,8 @@ const (
 	// request's header must arrive.
 	headerTimeout = 10 * time.Second
 	idleTimeout   = 90 * time.Second
+	// acceptRest is how long a listener that was replaced accepts connections.
+	acceptRest = 100 * time.Millisecond
 	// maxHeaderBytes of one request; tokens are the largest headers known.
 	maxHeaderBytes = 64 << 10
 	// maxStreams that one HTTP/2 connection may have open.
@@ -74,6 +76,16 @@ func (s *Server) listen(a address, replaced *listener) (*listener, error) {
 	}()
 	s.log.Info("Serving HTTPS", "address", ln.Addr().String())
 	return l, nil
+}
+
+// replace stops a listener that another one has taken over from, after it has
+// accepted the connections that were made before.
+func (l *listener) replace(ctx context.Context) {
+	select {
+	case <-time.After(acceptRest):
+	case <-ctx.Done():
+	}
+	l.stop(ctx, drainTimeout)
 }
 
 // stop refuses new connections, gives the requests under way until timeout,

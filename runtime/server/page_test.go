@@ -128,8 +128,10 @@ func TestPages_EscapeEverything(t *testing.T) {
 				Errors: []schema.Error{{Message: evil}},
 			}}
 		},
-		Election:  func() election.Status { return election.Status{Identity: evil, Holder: evil} },
-		Informers: func() []informers.Status { return []informers.Status{{Resource: evil, Users: []string{evil}, LastError: evil}} },
+		Election: func() election.Status { return election.Status{Identity: evil, Holder: evil} },
+		Informers: func() []informers.Status {
+			return []informers.Status{{Resource: evil, Users: []string{evil}, LastError: evil}}
+		},
 	})
 	for _, target := range allPages {
 		answer := ask(h, http.MethodGet, target, "Accept", browser)

@@ -166,7 +166,7 @@ func (s *Server) applyAddress(next address) error {
 	}
 	s.address = next
 	s.current.Store(l)
-	s.drains.Go(func() { old.stop(s.drain, drainTimeout) })
+	s.drains.Go(func() { old.replace(s.drain) })
 	return nil
 }
 

@@ -103,7 +103,7 @@ func (c *credentials) fromKubeconfig(path string) ([]string, error) {
 	overrides := &clientcmd.ConfigOverrides{ClusterInfo: clientcmdapi.Cluster{}}
 	c.config, err = clientcmd.NewNonInteractiveClientConfig(*kubeconfig, "", overrides, nil).ClientConfig()
 	if err != nil {
-		return files, fmt.Errorf("kubeconfig %s: %w; name an existing cluster and user in its current-context", path, err)
+		return files, fmt.Errorf("kubeconfig %s: %w; check its current-context and what that names", path, err)
 	}
 	return files, nil
 }

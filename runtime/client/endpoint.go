@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -87,7 +88,7 @@ func authenticate(config *transport.Config, rt http.RoundTripper) (http.RoundTri
 	}
 	switch {
 	case config.HasBasicAuth() && config.HasTokenAuth():
-		return nil, fmt.Errorf("user name and token are both set; set one")
+		return nil, errors.New("user name and token are both set; set one")
 	case config.HasTokenAuth():
 		var err error
 		// It reads the file itself every minute, should a change go unnoticed.

@@ -54,11 +54,17 @@ func diff(from, to any) []change {
 		if v, ok := after[path]; ok {
 			c.to = v
 		}
-		if show(c.from) != show(c.to) {
+		if show(c.from) != show(c.to) && !(nothing(c.from) && nothing(c.to)) {
 			changes = append(changes, c)
 		}
 	}
 	return changes
+}
+
+// nothing tells whether value is not there, or an empty list: a nil slice and an empty one mean the same.
+func nothing(value any) bool {
+	list, isList := value.([]any)
+	return value == unset{} || isList && len(list) == 0
 }
 
 func union(a, b map[string]any) map[string]any {
@@ -67,8 +73,8 @@ func union(a, b map[string]any) map[string]any {
 	return all
 }
 
-// leaves returns everything in the JSON form of value that is no object, by
-// its path. The configuration's types can always be encoded.
+// leaves returns everything in the JSON form of value that is neither an object
+// nor null, by its path. The configuration's types can always be encoded.
 func leaves(value any) map[string]any {
 	text, err := json.Marshal(value)
 	if err != nil {
@@ -88,7 +94,9 @@ func leaves(value any) map[string]any {
 func collect(value any, path string, into map[string]any) {
 	object, ok := value.(map[string]any)
 	if !ok {
-		into[path] = value
+		if value != nil {
+			into[path] = value
+		}
 		return
 	}
 	for name, child := range object {

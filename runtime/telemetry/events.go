@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"strconv"
 	"sync"
 	"time"
 
@@ -24,8 +25,8 @@ const eventVerbosity = 3
 
 // Events sends events to the API server, and to the log at verbosity 3.
 // Each component has a queue of its own, so that one with many events does not
-// hold up the others; repeated events are joined and limited by client-go's
-// defaults. Events that this process may not write, because it does not lead,
+// hold up the others; bursts are combined, see burstRecorder, and repeated events are
+// joined and limited by client-go's defaults. Events that this process may not write, because it does not lead,
 // are dropped.
 type Events struct {
 	logger *slog.Logger
@@ -41,11 +42,12 @@ type Events struct {
 type component struct {
 	broadcaster record.EventBroadcaster
 	recorder    record.EventRecorder
+	bursts      *burstRecorder
 }
 
-// NewEvents makes the source of recorders. client decides which writes may
+// NewEvents makes the source of recorders. clientset decides which writes may
 // pass. Shutdown must be called.
-func NewEvents(client kubernetes.Interface, logger *slog.Logger) *Events {
+func NewEvents(clientset kubernetes.Interface, logger *slog.Logger) *Events {
 	ctx, cancel := context.WithCancel(context.Background())
 	return &Events{
 		logger:     logger,
@@ -53,7 +55,7 @@ func NewEvents(client kubernetes.Interface, logger *slog.Logger) *Events {
 		components: map[string]*component{},
 		sink: &eventSink{
 			ctx:     ctx,
-			events:  client.CoreV1().Events(metav1.NamespaceAll),
+			events:  clientset.CoreV1().Events(metav1.NamespaceAll),
 			logger:  logger,
 			markers: map[string]chan struct{}{},
 		},
@@ -66,7 +68,7 @@ func (e *Events) Recorder(name string) record.EventRecorder {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if c, ok := e.components[name]; ok {
-		return c.recorder
+		return c.bursts
 	}
 	if e.ended {
 		return &record.FakeRecorder{} // drops everything
@@ -80,15 +82,20 @@ func (e *Events) Recorder(name string) record.EventRecorder {
 		broadcaster: broadcaster,
 		recorder:    broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: name}).WithLogger(log),
 	}
+	c.bursts = newBurstRecorder(c.recorder)
 	e.components[name] = c
-	return c.recorder
+	return c.bursts
 }
 
 func (e *Events) log(event *corev1.Event) {
 	if event.Reason == markerReason {
 		return
 	}
-	e.logger.Log(context.Background(), slog.Level(-eventVerbosity), "event",
+	count := event.Annotations[countAnnotation]
+	if count == "" {
+		count = "1"
+	}
+	e.logger.Log(context.Background(), slog.Level(-eventVerbosity), "event", "count", count,
 		"type", event.Type, "reason", event.Reason, "message", event.Message, "component", event.Source.Component,
 		"kind", event.InvolvedObject.Kind, "object", klog.KRef(event.InvolvedObject.Namespace, event.InvolvedObject.Name).String())
 }
@@ -103,6 +110,7 @@ func (e *Events) Shutdown(ctx context.Context) {
 
 	var flushing sync.WaitGroup
 	for name, c := range components {
+		c.bursts.flush()
 		flushing.Go(func() {
 			if !e.flush(ctx, name, c) {
 				e.logger.Warn("not all events were sent before the end", "component", name)
@@ -129,8 +137,10 @@ func (e *Events) flush(ctx context.Context, name string, c *component) bool {
 	passed := e.sink.expect(name)
 	again := time.NewTicker(markerInterval)
 	defer again.Stop()
-	for {
-		c.recorder.Event(&corev1.ObjectReference{Name: name}, corev1.EventTypeNormal, markerReason, name)
+	for i := 0; ; i++ {
+		// Each is of another object, or they would be limited as one.
+		object := &corev1.ObjectReference{Name: strconv.Itoa(i)}
+		c.recorder.Event(object, corev1.EventTypeNormal, markerReason, name)
 		select {
 		case <-passed:
 			return true
@@ -182,6 +192,7 @@ func (s *eventSink) Create(event *corev1.Event) (*corev1.Event, error) {
 	if s.isMarker(event) {
 		return event, nil
 	}
+	takeCount(event)
 	return s.result(event, func() (*corev1.Event, error) {
 		return s.events.CreateWithEventNamespaceWithContext(s.ctx, event)
 	})

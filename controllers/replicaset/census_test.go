@@ -52,7 +52,7 @@ func (c *cluster) watchPods() *census {
 		for event := range events.ResultChan() {
 			if pod, ok := event.Object.(*v1.Pod); ok {
 				s.note(event.Type, pod)
-			} else {
+			} else if ctx.Err() == nil {
 				c.t.Errorf("the watch of pods broke: %s", inJSON(event.Object))
 			}
 		}

@@ -13,11 +13,11 @@ import (
 	"github.com/wheelhouse-project/wheelhouse/test/harness"
 )
 
-// noWrites wants no write of pods beyond the first so many.
-func (c *cluster) noWrites(after int) func(context.Context) error {
+// podWrites wants so many writes of pods in all.
+func (c *cluster) podWrites(want int) func(context.Context) error {
 	return func(context.Context) error {
-		if writes := c.Writes(podResource); len(writes) != after {
-			return fmt.Errorf("writes %v", writes[after:])
+		if writes := c.Writes(podResource); len(writes) != want {
+			return fmt.Errorf("%d writes of pods, want %d: %v", len(writes), want, writes)
 		}
 		return nil
 	}
@@ -37,9 +37,9 @@ func TestAcceptance14_DeletedReplicaSetsLeaveTheirPodsAlone(t *testing.T) {
 			c.dropOwners(pod.Name)
 		}
 		c.waitForStatus("web", "no replica", counts(0, 0, 0))
-		harness.Throughout(t, aWhile, "peace of the orphans", c.noWrites(writes))
+		harness.Throughout(t, aWhile, "peace of the orphans", c.podWrites(writes))
 		c.finishDeletion("web")
-		harness.Throughout(t, aWhile/2, "peace of the orphans", c.noWrites(writes))
+		harness.Throughout(t, aWhile/2, "peace of the orphans", c.podWrites(writes))
 		c.waitForPods("web", 2)
 	})
 	t.Run("foreground", func(t *testing.T) {
@@ -52,7 +52,7 @@ func TestAcceptance14_DeletedReplicaSetsLeaveTheirPodsAlone(t *testing.T) {
 		c.deleteReplicaSet("web", metav1.DeletePropagationForeground)
 		c.deletePod(pods[0].Name)
 		c.waitForStatus("web", "one replica", counts(1, 0, 0))
-		harness.Throughout(t, aWhile, "no replacement", c.noWrites(writes))
+		harness.Throughout(t, aWhile, "no replacement", c.podWrites(writes))
 	})
 	t.Run("background", func(t *testing.T) {
 		t.Parallel()
@@ -70,7 +70,7 @@ func TestAcceptance14_DeletedReplicaSetsLeaveTheirPodsAlone(t *testing.T) {
 			return errors.Join(errors.New("it is still there"), err)
 		})
 		c.deletePod(pods[0].Name)
-		harness.Throughout(t, aWhile, "no replacement", c.noWrites(writes))
+		harness.Throughout(t, aWhile, "no replacement", c.podWrites(writes))
 	})
 }
 

@@ -19,7 +19,10 @@ type decoder struct {
 	// keys lists the valid keys of mappings, by the name in their check tag.
 	keys map[string]keySet
 
-	origins  map[string]Origin
+	origins map[string]Origin
+	// elements are the places of the entries of lists, by path. They are no
+	// origins: a stronger layer may have a shorter list.
+	elements map[string]Origin
 	rejected map[string]bool
 	errs     Errors
 }
@@ -68,7 +71,11 @@ func (d *decoder) object(t *tree, s *shape, path string) map[string]any {
 	values := map[string]any{}
 	entries, ok := t.value.([]entry)
 	if !ok && t.value != nil {
-		d.fault(t.at, path, "expected a mapping, got %s", t.describe())
+		hint := ""
+		if on, isBool := t.value.(bool); isBool && s.field("enabled") != nil {
+			hint = fmt.Sprintf("; write {enabled: %t}", on)
+		}
+		d.fault(t.at, path, "expected a mapping, got %s%s", t.describe(), hint)
 		return d.rejectAll(s, path)
 	}
 	given := map[string]entry{}
@@ -139,7 +146,11 @@ func (d *decoder) list(t *tree, s *shape, path string) any {
 		if t.value == nil {
 			d.fault(t.at, path, "no value given; write [] for an empty list, or remove the key to have the default")
 		} else {
-			d.fault(t.at, path, "expected a list, got %s", t.describe())
+			hint := ""
+			if given, isText := t.value.(string); isText && s.elem.kind == text && given != "" {
+				hint = fmt.Sprintf("; write it as [%s]", t.shown())
+			}
+			d.fault(t.at, path, "expected a list, got %s%s", t.describe(), hint)
 		}
 		return nil
 	}
@@ -148,10 +159,12 @@ func (d *decoder) list(t *tree, s *shape, path string) any {
 		return nil
 	}
 	values := make([]any, 0, len(items))
-	// The origins of elements would be confusing where a stronger layer has a shorter list.
 	element := decoder{keys: d.keys, nullIsAbsent: d.nullIsAbsent, origins: map[string]Origin{}}
 	for i, item := range items {
 		at := fmt.Sprintf("%s[%d]", path, i)
+		if d.elements != nil {
+			d.elements[at] = item.at
+		}
 		values = append(values, element.decode(item, s.elem, at))
 		if s.elem.kind == object && !d.nullIsAbsent {
 			element.required(item, s.elem, values[i], at)
@@ -200,7 +213,7 @@ func (d *decoder) scalar(t *tree, s *shape, path string) any {
 		if v, ok := t.value.(bool); ok {
 			return v
 		}
-		problem = fmt.Sprintf("expected true or false, got %s", t.describe())
+		problem = fmt.Sprintf("expected true or false, got %s%s", t.describe(), t.unquote(s))
 	case integer:
 		v, ok := t.value.(int64)
 		if ok && (t.written == "" || decimal.MatchString(t.written)) {
@@ -209,7 +222,7 @@ func (d *decoder) scalar(t *tree, s *shape, path string) any {
 			}
 			break
 		}
-		problem = fmt.Sprintf("expected a whole number%s, got %s", s.rule.bounds(" of "), t.describe())
+		problem = fmt.Sprintf("expected a whole number%s, got %s%s", s.rule.bounds(" of "), t.describe(), t.unquote(s))
 	case number:
 		v, ok := t.value.(float64)
 		if whole, isWhole := t.value.(int64); isWhole {
@@ -221,7 +234,7 @@ func (d *decoder) scalar(t *tree, s *shape, path string) any {
 			}
 			break
 		}
-		problem = fmt.Sprintf("expected a number%s, got %s", s.rule.bounds(" of "), t.describe())
+		problem = fmt.Sprintf("expected a number%s, got %s%s", s.rule.bounds(" of "), t.describe(), t.unquote(s))
 	case period:
 		v, wrong := readDuration(t)
 		if problem = wrong; problem == "" {
@@ -232,6 +245,15 @@ func (d *decoder) scalar(t *tree, s *shape, path string) any {
 	}
 	d.fault(t.at, path, "%s", problem)
 	return nil
+}
+
+// unquote tells to leave out the quotes around a value that is right without them.
+func (t *tree) unquote(s *shape) string {
+	quoted, ok := t.value.(string)
+	if !ok || s.kind == boolean && quoted != "true" && quoted != "false" || s.kind != boolean && !bareNumber.MatchString(quoted) {
+		return ""
+	}
+	return "; leave out the quotes"
 }
 
 var bareNumber = regexp.MustCompile(`^[-+]?[0-9.]+$`)
@@ -311,8 +333,7 @@ var peerWorkers = regexp.MustCompile(`(?i)^(mirroring)?concurrent.*syncs$`)
 
 // unknown reports a key that is no field, with the best hint there is.
 func (d *decoder) unknown(e entry, s *shape, path string) {
-	names := make([]string, 0, len(s.fields))
-	candidates := names
+	var names, candidates []string
 	for _, f := range s.fields {
 		names = append(names, f.name)
 		candidates = append(append(candidates, f.name), f.aliases...)

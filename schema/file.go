@@ -29,7 +29,12 @@ func (s *Scheme) decodeDocument(root *tree) (Layer, Errors) {
 		if root.value == any(rejected{}) {
 			return Layer{}, nil
 		}
-		return Layer{}, Errors{{Origin: root.at, Message: "expected a mapping with apiVersion and kind, got " + root.describe()}}
+		// The content is not shown: it may be any file, one with a password too.
+		what := "a scalar"
+		if _, isList := root.value.([]*tree); isList {
+			what = "a list"
+		}
+		return Layer{}, Errors{{Origin: root.at, Message: "expected a mapping with apiVersion and kind, got " + what}}
 	}
 	dialect, rest, errs := s.dialectOf(root, entries)
 	if dialect == nil {

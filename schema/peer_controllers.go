@@ -29,7 +29,7 @@ func (c *conversion) carryControllers() {
 
 	star := false
 	decided := map[string]bool{}
-	for _, item := range items {
+	for i, item := range items {
 		text := strings.TrimSpace(fmt.Sprint(item))
 		if text == "*" {
 			star = true
@@ -40,6 +40,9 @@ func (c *conversion) carryControllers() {
 		if !known {
 			one := g
 			one.value = []any{item}
+			if at, ok := c.elements[fmt.Sprintf("%s[%d]", g.setting.field, i)]; ok {
+				one.at = at
+			}
 			c.refuseController(one, name, names)
 			continue
 		}

@@ -39,6 +39,8 @@ type conversion struct {
 	fromFile bool
 	// source is the place of the file.
 	source Origin
+	// elements are the places of the entries of lists, by the path of the field.
+	elements map[string]Origin
 	// given settings, by their id.
 	given map[string]given
 	// fields of the peer by the paths here that they set; current is the one at hand.

@@ -20,7 +20,7 @@ func (s *Scheme) decodePeer(root *tree) (Layer, Errors) {
 	fields := shapeOf(reflect.TypeFor[peer.KubeControllerManagerConfiguration](), "")
 	reader := &decoder{
 		elsewhere: fields, nullIsAbsent: true,
-		origins: map[string]Origin{}, rejected: map[string]bool{},
+		origins: map[string]Origin{}, elements: map[string]Origin{}, rejected: map[string]bool{},
 	}
 	values := reader.object(root, fields, "")
 
@@ -32,7 +32,7 @@ func (s *Scheme) decodePeer(root *tree) (Layer, Errors) {
 			c.given[setting.id()] = given{setting: setting, value: value, at: at}
 		}
 	}
-	c.source = root.at
+	c.source, c.elements = root.at, reader.elements
 	c.run(settings)
 
 	layer, errs := s.checked(c.layer)

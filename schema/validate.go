@@ -26,7 +26,7 @@ func (v *validator) validate() {
 
 func (v *validator) limits(qps float64, burst int, path string) {
 	if qps > 0 && burst < 1 {
-		v.fault(fmt.Sprintf("is %d, expected at least 1 because qps is %g", burst, qps), path+".burst", path+".qps")
+		v.fault(fmt.Sprintf("burst is %d, expected at least 1 because qps is %g", burst, qps), path+".burst", path+".qps")
 	}
 }
 
@@ -36,7 +36,7 @@ func (v *validator) families(ranges []string, path string) {
 		return
 	}
 	if isIPv6(ranges[0]) == isIPv6(ranges[1]) {
-		v.fault(fmt.Sprintf("has two ranges of one address family, %s and %s; expected one IPv4 and one IPv6 range",
+		v.fault(fmt.Sprintf("both ranges, %s and %s, are of one address family; expected one IPv4 and one IPv6 range",
 			show(ranges[0]), show(ranges[1])), path)
 	}
 }
@@ -68,7 +68,7 @@ func (v *validator) server(s Server) {
 		return
 	}
 	if !slices.Contains(s.TLS.CipherSuites, http2Suites[0]) && !slices.Contains(s.TLS.CipherSuites, http2Suites[1]) {
-		v.fault("lacks a cipher suite that HTTP/2 requires; add "+alternatives(http2Suites[:]), "server.tls.cipherSuites")
+		v.fault("no cipher suite is there that HTTP/2 requires; add "+alternatives(http2Suites[:]), "server.tls.cipherSuites")
 	}
 }
 
@@ -86,7 +86,7 @@ func (v *validator) featureGates(given map[string]bool) {
 	for _, gate := range gates {
 		value, ok := given[gate.Name]
 		if ok && gate.Locked && value != gate.Default {
-			v.fault(fmt.Sprintf("is locked to %t; remove it", gate.Default), "featureGates."+gate.Name)
+			v.fault(fmt.Sprintf("the gate is locked to %t; remove it", gate.Default), "featureGates."+gate.Name)
 		}
 	}
 }

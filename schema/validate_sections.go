@@ -47,17 +47,17 @@ func (s *NodeIPAMController) Validate(config *ControllerManagerConfiguration, re
 	const ranges = "/cluster.clusterCIDRs"
 	cidrs := config.Cluster.ClusterCIDRs
 	if len(cidrs) == 0 {
-		report("is empty; node-ipam-controller needs a range because cluster.allocateNodeCIDRs is true",
+		report("cluster.clusterCIDRs is empty, but node-ipam-controller needs a range when cluster.allocateNodeCIDRs is true",
 			ranges, "/cluster.allocateNodeCIDRs", "enabled")
 		return
 	}
 	perFamily := s.NodeCIDRMaskSizeIPv4 != 0 || s.NodeCIDRMaskSizeIPv6 != 0
 	if s.NodeCIDRMaskSize != 0 && len(cidrs) > 1 {
-		report("is for a single address family; set nodeCIDRMaskSizeIPv4 and nodeCIDRMaskSizeIPv6", "nodeCIDRMaskSize", ranges)
+		report("nodeCIDRMaskSize is for a single address family; set nodeCIDRMaskSizeIPv4 and nodeCIDRMaskSizeIPv6", "nodeCIDRMaskSize", ranges)
 		return
 	}
 	if s.NodeCIDRMaskSize != 0 && perFamily {
-		report("excludes nodeCIDRMaskSizeIPv4 and nodeCIDRMaskSizeIPv6", "nodeCIDRMaskSize", "nodeCIDRMaskSizeIPv4", "nodeCIDRMaskSizeIPv6")
+		report("nodeCIDRMaskSize excludes nodeCIDRMaskSizeIPv4 and nodeCIDRMaskSizeIPv6", "nodeCIDRMaskSize", "nodeCIDRMaskSizeIPv4", "nodeCIDRMaskSizeIPv6")
 		return
 	}
 	families := map[bool]bool{}
@@ -66,10 +66,10 @@ func (s *NodeIPAMController) Validate(config *ControllerManagerConfiguration, re
 		s.validateSplit(cidr, ranges, report)
 	}
 	if s.NodeCIDRMaskSizeIPv4 != 0 && !families[false] {
-		report("is set, but cluster.clusterCIDRs has no IPv4 range", "nodeCIDRMaskSizeIPv4", ranges)
+		report("nodeCIDRMaskSizeIPv4 is set, but cluster.clusterCIDRs has no IPv4 range", "nodeCIDRMaskSizeIPv4", ranges)
 	}
 	if s.NodeCIDRMaskSizeIPv6 != 0 && !families[true] {
-		report("is set, but cluster.clusterCIDRs has no IPv6 range", "nodeCIDRMaskSizeIPv6", ranges)
+		report("nodeCIDRMaskSizeIPv6 is set, but cluster.clusterCIDRs has no IPv6 range", "nodeCIDRMaskSizeIPv6", ranges)
 	}
 }
 
@@ -96,7 +96,7 @@ func (s *NodeIPAMController) validateSplit(cidr, ranges string, report func(stri
 	}
 	switch {
 	case size > prefix.Addr().BitLen():
-		report(fmt.Sprintf("is %d, expected at most %d for the range %s", size, prefix.Addr().BitLen(), prefix), field, ranges)
+		report(fmt.Sprintf("%s is %d, expected at most %d for the range %s", field, size, prefix.Addr().BitLen(), prefix), field, ranges)
 	case size < prefix.Bits():
 		report(fmt.Sprintf("node ranges of /%d do not fit into the cluster range %s", size, prefix), field, ranges)
 	case v6 && size-prefix.Bits() > maxIPv6Split:

@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
@@ -74,18 +75,62 @@ func notText(data []byte) int {
 	return -1
 }
 
-var yamlLine = regexp.MustCompile(`^yaml: (?:line (\d+): )?(.*)$`)
+var (
+	yamlLine      = regexp.MustCompile(`^yaml: (?:line (\d+): )?(.*)$`)
+	unknownAnchor = regexp.MustCompile(`^unknown anchor '(.*)' referenced$`)
+)
 
-// syntaxError finds where the text stops being YAML. The parser tells the line
-// where the broken construct began at best; the line where it gave up is the
-// first up to which the text fails in the same way.
+// syntaxError finds where the text stops being YAML. The parser tells at best the
+// line where the broken construct begins; the line where it gave up is the first up
+// to which the text fails in the same way.
 func syntaxError(file Origin, data []byte, err error) Error {
 	message, began := err.Error(), 0
 	if found := yamlLine.FindStringSubmatch(message); found != nil {
 		began, _ = strconv.Atoi(found[1]) // empty when the parser tells no line
 		message = found[2]
 	}
+	if strings.HasPrefix(message, "did not find expected") {
+		began++ // the parser, unlike its scanner, counts lines from 0
+	}
 	lines := bytes.SplitAfter(data, []byte("\n"))
+	line := failingLine(lines, err)
+	switch {
+	case began == 0 || began > len(lines):
+		began = line
+	case strings.Contains(message, "end of stream"), strings.Contains(message, "expected ',' or"):
+		line = began // what is never closed is at fault where it was opened
+	}
+	at := file
+	at.Line = line
+	source := string(lines[line-1])
+	indent := len(source) - len(strings.TrimLeft(source, " \t"))
+	at.Column = indent + 1
+	hint := ""
+	tab := strings.IndexByte(source[:indent], '\t')
+	control := strings.IndexFunc(source, func(r rune) bool { return unicode.IsControl(r) && r != '\t' && r != '\n' && r != '\r' })
+	switch anchor := unknownAnchor.FindStringSubmatch(message); {
+	case anchor != nil:
+		if column := strings.Index(source, "*"+anchor[1]); column >= 0 {
+			at.Column = column + 1
+		}
+	case tab >= 0:
+		at.Column = tab + 1
+		hint = "; the line is indented with a tab, use spaces"
+	case control >= 0:
+		at.Column = control + 1
+	case strings.Contains(message, "end of stream"):
+		hint = "; a quote opened in this line is never closed"
+	case strings.HasPrefix(message, "mapping values are not allowed"):
+		hint = "; is a ':' missing in the line above, or does a value with ': ' need quotes?"
+	}
+	if began < line {
+		hint += fmt.Sprintf(" (in what begins in line %d)", began)
+	}
+	return Error{Origin: at, Message: "is not valid YAML: " + message + hint}
+}
+
+// failingLine returns the first line with which the text fails as the whole does.
+func failingLine(lines [][]byte, err error) int {
 	low, high := 1, len(lines)
 	for low < high {
 		middle := (low + high) / 2
@@ -95,26 +140,7 @@ func syntaxError(file Origin, data []byte, err error) Error {
 			low = middle + 1
 		}
 	}
-	line := low
-	if atEnd := len(bytes.TrimSpace(bytes.Join(lines[low:], nil))) == 0; atEnd && began > 0 {
-		line = began
-	}
-	at := file
-	at.Line = min(max(line, 1), len(lines))
-	source := string(lines[at.Line-1])
-	indent := len(source) - len(strings.TrimLeft(source, " \t"))
-	at.Column = indent + 1
-	hint := ""
-	if tab := strings.IndexByte(source[:indent], '\t'); tab >= 0 || strings.Contains(message, "cannot start any token") {
-		if tab >= 0 {
-			at.Column = tab + 1
-			hint = "; the line is indented with a tab, use spaces"
-		}
-	}
-	if began > 0 && began < at.Line {
-		hint += fmt.Sprintf(" (in what begins near line %d)", began)
-	}
-	return Error{Origin: at, Message: "is not valid YAML: " + message + hint}
+	return low
 }
 
 func sameFailure(data []byte, want error) bool {

@@ -104,7 +104,7 @@ func (i *Informer) waitForVersion(ctx context.Context, version string) error {
 			// What the server holds now is no older than the write.
 			return i.catchUp(ctx, clock.Now())
 		case <-i.ended:
-			return nil
+			return errInformerReleased
 		case <-i.shared.context.Done():
 			return i.shared.waitError("wait for a write to show", errPoolClosed)
 		case <-ctx.Done():
@@ -124,16 +124,17 @@ func (i *Informer) catchUp(ctx context.Context, since time.Time) error {
 	case s.catchUp <- struct{}{}:
 		defer func() { <-s.catchUp }()
 	case <-i.ended:
-		return nil
+		return errInformerReleased
+	case <-s.context.Done():
+		return s.waitError("catch up", errPoolClosed)
 	case <-ctx.Done():
 		return s.waitError("catch up", context.Cause(ctx))
 	}
 	if !s.caughtUp.Before(since) {
 		return nil
 	}
-	clock := s.pool.o.Clock
 	for {
-		began := clock.Now()
+		began := s.pool.o.Clock.Now()
 		want, err := s.pool.read(ctx, s.key)
 		switch {
 		case err == nil:
@@ -146,24 +147,28 @@ func (i *Informer) catchUp(ctx context.Context, since time.Time) error {
 			return nil // not served any more: nobody can have written to it
 		}
 		s.pool.o.Logger.Debug("cannot tell how new a resource is; trying again", "resource", s.key.String(), "error", err)
-		timer := clock.NewTimer(readRetry)
+		timer := s.pool.o.Clock.NewTimer(readRetry)
 		select {
 		case <-timer.C():
+			continue
 		case <-i.ended:
-			timer.Stop()
-			return nil
+			err = errInformerReleased
+		case <-s.context.Done():
+			err = s.waitError("catch up", errPoolClosed)
 		case <-ctx.Done():
-			timer.Stop()
-			return s.waitError("catch up", err)
+			err = s.waitError("catch up", err)
 		}
+		timer.Stop()
+		return err
 	}
 }
 
-// waitForSnapshot returns when the store holds want or something newer, or with
-// nil when ended is closed. A resource in which nothing happens has no events
-// that would bring its store to the version of a read, and bookmarks come once
-// a minute. So the objects are compared when want has them, and after
-// readGrace the watch is made anew, as a short one that ends with a bookmark.
+// waitForSnapshot returns when the store holds want or something newer.
+//
+// A resource in which nothing happens has no events that would bring its store
+// to the version of a read, and bookmarks come once a minute. So the objects
+// are compared when want has them, and after readGrace the watch is made anew,
+// as a short one that ends with a bookmark.
 func (s *shared) waitForSnapshot(ctx context.Context, ended <-chan struct{}, want snapshot) error {
 	clock := s.pool.o.Clock
 	poll := clock.NewTicker(storePoll)
@@ -184,7 +189,7 @@ func (s *shared) waitForSnapshot(ctx context.Context, ended <-chan struct{}, wan
 			}
 			renew.Reset(renewInterval)
 		case <-ended:
-			return nil
+			return errInformerReleased
 		case <-s.context.Done():
 			return s.waitError("catch up", errPoolClosed)
 		case <-ctx.Done():
@@ -206,7 +211,7 @@ func (s *shared) compareWith(ctx context.Context, want snapshot) (compared strin
 		return ""
 	}
 	stream.do(ctx, func() {
-		if stream.initial || !s.settle(ctx, stream) {
+		if stream.initial || stream.version == "" || !s.settle(ctx, stream) {
 			return
 		}
 		compared = s.version()

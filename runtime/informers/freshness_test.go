@@ -288,16 +288,24 @@ func TestCatchUpOfLargeQuietResource(t *testing.T) {
 	mustSync(t, lease)
 	replays := record(t, mustLease(t, lease, limitRanges))
 	mustSync(t, lease)
-	newest := create(t, client, namespace, "newest")
-	within(t, 30*time.Second, "large", func(ctx context.Context) error { return lease.CatchUp(ctx, time.Now()) })
-	if !lease.Reached(limitRanges.GroupResource(), newest) {
-		t.Error("caught up, but older than a write before")
+	reads := 0
+	renewed := func() bool { _, watches, _ := counted.counts(limitRanges.Resource); return watches > 1 }
+	// A regular bookmark may come just in time, as it does soon after the first list.
+	for ; reads < 5 && !renewed(); reads++ {
+		newest := create(t, client, namespace, fmt.Sprint("newest-", reads))
+		within(t, 30*time.Second, "large", func(ctx context.Context) error { return lease.CatchUp(ctx, time.Now()) })
+		if !lease.Reached(limitRanges.GroupResource(), newest) {
+			t.Error("caught up, but older than a write before")
+		}
+	}
+	if !renewed() {
+		t.Error("no watch was renewed")
 	}
 	if got := len(replays()); got != objects {
 		t.Errorf("%d events, want those of the first list only: %d", got, objects)
 	}
-	if lists, watches, _ := counted.counts(limitRanges.Resource); lists != 1 || watches < 2 {
-		t.Errorf("%d lists and %d watches, want the one read of the newest version and a renewed watch", lists, watches)
+	if lists, _, _ := counted.counts(limitRanges.Resource); lists != reads {
+		t.Errorf("%d lists, want %d reads of the newest version", lists, reads)
 	}
 	// After the short watch an ordinary one goes on.
 	create := &corev1.LimitRange{ObjectMeta: metav1.ObjectMeta{Name: "last"}}

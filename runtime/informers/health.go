@@ -24,6 +24,9 @@ type health struct {
 }
 
 func (h *health) failed(err error) {
+	if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
+		return // the reflector starts anew from a list, which is no fault
+	}
 	h.mu.Lock()
 	before := h.err
 	h.err = err

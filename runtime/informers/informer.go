@@ -115,13 +115,12 @@ func (i *Informer) checkers() []cache.DoneChecker {
 	return checkers
 }
 
-// waitForSync returns nil when the informer is released meanwhile.
 func (i *Informer) waitForSync(ctx context.Context) error {
 	for _, checker := range i.checkers() {
 		select {
 		case <-checker.Done():
 		case <-i.ended:
-			return nil
+			return errInformerReleased
 		case <-i.shared.context.Done():
 			return i.shared.waitError("wait for sync", errPoolClosed)
 		case <-ctx.Done():

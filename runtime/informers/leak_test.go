@@ -13,7 +13,7 @@ import (
 )
 
 // connections stay open for the next client, as client-go wants it.
-var connections = goleak.IgnoreAnyFunction("net/http/internal/http2.(*clientConnReadLoop).run")
+var connections = goleak.IgnoreAnyFunction("golang.org/x/net/http2.(*clientConnReadLoop).run")
 
 // Not parallel: it counts the goroutines of the process.
 func TestFiveHundredCyclesLeaveNothing(t *testing.T) {

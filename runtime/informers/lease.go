@@ -18,7 +18,12 @@ import (
 // maxCatchUps of one lease at the same time; each makes a LIST request.
 const maxCatchUps = 16
 
-var errLeaseReleased = errors.New("informer lease is released")
+var (
+	errLeaseReleased = errors.New("informer lease is released")
+	// errInformerReleased ends the wait for one informer of a lease, which
+	// then need not be waited for any more.
+	errInformerReleased = errors.New("informer is released")
+)
 
 // Lease is the set of informers that one life of a controller uses. Release
 // gives them back. Its methods may be called concurrently.
@@ -56,6 +61,9 @@ func (l *Lease) lease(k key) (*Informer, error) {
 	if l.released {
 		return nil, fmt.Errorf("lease informer of %s for %s: %w", k, l.user, errLeaseReleased)
 	}
+	if l.err != nil {
+		return nil, fmt.Errorf("lease informer of %s for %s: %w", k, l.user, l.err)
+	}
 	if i, ok := l.held[k]; ok {
 		return i, nil
 	}
@@ -91,14 +99,11 @@ func (l *Lease) Start() {
 func (l *Lease) WaitForSync(ctx context.Context, marks map[schema.GroupResource]string) error {
 	l.Start()
 	for _, i := range l.informers() {
-		if err := i.waitForSync(ctx); err != nil {
-			return err
+		err := i.waitForSync(ctx)
+		if mark, ok := marks[i.shared.key.gvr.GroupResource()]; ok && err == nil {
+			err = i.waitForVersion(ctx, mark)
 		}
-		mark, ok := marks[i.shared.key.gvr.GroupResource()]
-		if !ok {
-			continue
-		}
-		if err := i.waitForVersion(ctx, mark); err != nil {
+		if err != nil && !errors.Is(err, errInformerReleased) {
 			return err
 		}
 	}
@@ -114,7 +119,12 @@ func (l *Lease) CatchUp(ctx context.Context, since time.Time) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(maxCatchUps)
 	for _, i := range l.informers() {
-		group.Go(func() error { return i.catchUp(ctx, since) })
+		group.Go(func() error {
+			if err := i.catchUp(ctx, since); err != nil && !errors.Is(err, errInformerReleased) {
+				return err
+			}
+			return nil
+		})
 	}
 	if err := group.Wait(); err != nil {
 		return err

@@ -82,7 +82,7 @@ func (s *stream) run() {
 			task()
 		case event, ok := <-s.upstream.ResultChan():
 			if !ok {
-				s.outlastShortWatch()
+				s.linger()
 				return
 			}
 			s.forward(event)
@@ -93,11 +93,12 @@ func (s *stream) run() {
 func (s *stream) forward(event watch.Event) {
 	if event.Type == watch.Error {
 		if s.context.Err() != nil {
-			s.finished = true // no fault: the watch has been cancelled
+			s.linger()
+			s.finished = true
 			return
 		}
-		if err := apierrors.FromObject(event.Object); !s.initial && !apierrors.IsResourceExpired(err) && !apierrors.IsGone(err) {
-			s.source.health.failed(err)
+		if !s.initial { // or else the reflector lists instead
+			s.source.health.failed(apierrors.FromObject(event.Object))
 		}
 		s.send(event)
 		return
@@ -145,9 +146,15 @@ func (s *stream) bookmark(version string) {
 	s.send(watch.Event{Type: watch.Bookmark, Object: object})
 }
 
-// outlastShortWatch keeps the reflector from listing everything again because
-// a server that restarts, or a proxy, cut the watch off at once.
-func (s *stream) outlastShortWatch() {
+// linger before the end of a watch shows, where the reflector would take it for
+// a failure: because the reflector's context has ended, at which it calls Stop
+// anyway; or because a server that restarts, or a proxy, has cut the watch off
+// at once, at which it would list everything again.
+func (s *stream) linger() {
+	if s.context.Err() != nil {
+		<-s.stopped
+		return
+	}
 	clock := s.source.pool.o.Clock
 	rest := shortWatch - clock.Since(s.began)
 	if s.initial || !s.silent || rest <= 0 {

@@ -285,17 +285,21 @@ func TestReloadsAtAnyMomentChangeNothing(t *testing.T) {
 	controller := w.Start(Descriptor(), nil)
 	stop := controller.Disturb(uint64(time.Now().UnixNano()))
 	const count = 60
+	deleted := map[string]types.UID{}
 	for i := range count {
 		namespace := w.namespace()
 		if i%3 == 0 {
 			account := w.account(namespace, "")
 			w.deleteAccount(namespace, accountName)
-			defer w.account(namespace, account.UID)
+			deleted[namespace] = account.UID
 		}
 	}
 	w.complete(count)
 	stop()
 	w.complete(count)
+	for namespace, uid := range deleted {
+		w.account(namespace, uid)
+	}
 	made := 0
 	for _, r := range w.inTest(w.Writes(serviceAccounts.GroupResource())) {
 		if r.Verb != "create" {

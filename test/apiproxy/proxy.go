@@ -121,8 +121,10 @@ func (p *Proxy) start() error {
 		Rewrite:        func(r *httputil.ProxyRequest) { r.SetURL(target); setIdentity(r) },
 		ModifyResponse: p.modifyResponse,
 		// The client sees a broken connection, as it would without the proxy.
-		ErrorHandler: func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) },
-		ErrorLog:     log.New(io.Discard, "", 0),
+		ErrorHandler: func(http.ResponseWriter, *http.Request, error) {
+			panic(http.ErrAbortHandler) //nolint:forbidigo // net/http's way to break the connection
+		},
+		ErrorLog: log.New(io.Discard, "", 0),
 	}
 	listener, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {
@@ -268,6 +270,7 @@ func certificateUser(r *http.Request) (user string, groups []string, ok bool) {
 // transports picks the connection by the kind of identity.
 type transports struct{ p *Proxy }
 
+// RoundTrip implements http.RoundTripper.
 func (t transports) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.Header.Get("X-Remote-User") != "" {
 		return t.p.withCertificate.RoundTrip(r)

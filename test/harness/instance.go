@@ -255,7 +255,7 @@ func (i *Instance) Work() work.Status {
 // section. The seed makes the sequence, though not its effect, repeatable.
 func (i *Instance) Disturb(seed uint64) (stop func()) {
 	i.e.t.Helper()
-	random := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // a test's dice
+	random := rand.New(rand.NewPCG(seed, 0))
 	i.e.t.Logf("disturbing %s with seed %d", i.descriptor.Name(), seed)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})

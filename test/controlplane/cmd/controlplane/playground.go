@@ -40,7 +40,7 @@ func (o *playground) run(ctx context.Context) (err error) {
 	}
 	cp, err := o.startControlPlane(ctx)
 	if err != nil {
-		return ended(ctx, err)
+		return unlessInterrupted(ctx, err)
 	}
 	defer func() { err = errors.Join(err, cp.Stop()) }()
 	port, err := freePort(defaultPort)
@@ -70,12 +70,12 @@ func (o *playground) run(ctx context.Context) (err error) {
 	}
 }
 
-// ended makes an interruption no failure.
-func ended(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return nil
+// unlessInterrupted makes an interruption no failure.
+func unlessInterrupted(ctx context.Context, err error) error {
+	if ctx.Err() == nil {
+		return err
 	}
-	return err
+	return nil
 }
 
 func (o *playground) resolve() (err error) {

@@ -73,7 +73,8 @@ func TestMarksAreTheVersionsThatTheServerAnswers(t *testing.T) {
 
 		core := clients.Kubernetes.CoreV1()
 		spec := corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}
-		pod, err := core.Pods(n).Create(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{GenerateName: "p-"}, Spec: spec}, metav1.CreateOptions{})
+		named := func(prefix string) metav1.ObjectMeta { return metav1.ObjectMeta{GenerateName: prefix} }
+		pod, err := core.Pods(n).Create(ctx, &corev1.Pod{ObjectMeta: named("p-"), Spec: spec}, metav1.CreateOptions{})
 		check("create", pods, pod, err)
 		pod.Labels = map[string]string{"a": "b"}
 		pod, err = core.Pods(n).Update(ctx, pod, metav1.UpdateOptions{})
@@ -81,7 +82,8 @@ func TestMarksAreTheVersionsThatTheServerAnswers(t *testing.T) {
 		pod.Status.Message = "m"
 		pod, err = core.Pods(n).UpdateStatus(ctx, pod, metav1.UpdateOptions{})
 		check("update of the status", pods, pod, err)
-		pod, err = core.Pods(n).Patch(ctx, pod.Name, types.StrategicMergePatchType, []byte(`{"metadata":{"labels":{"a":"c"}}}`), metav1.PatchOptions{})
+		pod, err = core.Pods(n).Patch(ctx, pod.Name, types.StrategicMergePatchType,
+			[]byte(`{"metadata":{"labels":{"a":"c"}}}`), metav1.PatchOptions{})
 		check("patch", pods, pod, err)
 		partial, err := clients.Metadata.Resource(corev1.SchemeGroupVersion.WithResource("pods")).Namespace(n).
 			Patch(ctx, pod.Name, types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"d"}}}`), metav1.PatchOptions{})
@@ -112,7 +114,7 @@ func TestMarksAreTheVersionsThatTheServerAnswers(t *testing.T) {
 			t.Errorf("mark %q of a pod's deletion, want one after %q", got, current.ResourceVersion)
 		}
 
-		configMap, err := core.ConfigMaps(n).Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "c-"}}, metav1.CreateOptions{})
+		configMap, err := core.ConfigMaps(n).Create(ctx, &corev1.ConfigMap{ObjectMeta: named("c-")}, metav1.CreateOptions{})
 		check("create", schema.GroupResource{Resource: "configmaps"}, configMap, err)
 		unchanged("deletion that is answered with a Status", func() error {
 			return core.ConfigMaps(n).Delete(ctx, configMap.Name, metav1.DeleteOptions{})
@@ -120,7 +122,7 @@ func TestMarksAreTheVersionsThatTheServerAnswers(t *testing.T) {
 		unchanged("deletion of a collection", func() error {
 			return core.ConfigMaps(n).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: "none"})
 		})
-		account, err := core.ServiceAccounts(n).Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{GenerateName: "s-"}}, metav1.CreateOptions{})
+		account, err := core.ServiceAccounts(n).Create(ctx, &corev1.ServiceAccount{ObjectMeta: named("s-")}, metav1.CreateOptions{})
 		check("create", schema.GroupResource{Resource: "serviceaccounts"}, account, err)
 		unchanged("token", func() error {
 			_, err := core.ServiceAccounts(n).CreateToken(ctx, account.Name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
@@ -142,7 +144,7 @@ func TestMarksAreTheVersionsThatTheServerAnswers(t *testing.T) {
 		scale, err = clients.Kubernetes.AppsV1().Deployments(n).UpdateScale(ctx, deployment.Name, scale, metav1.UpdateOptions{})
 		check("scale", deployments, scale, err)
 
-		namespace, err := core.Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "marks-"}}, metav1.CreateOptions{})
+		namespace, err := core.Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: named("marks-")}, metav1.CreateOptions{})
 		check("create", schema.GroupResource{Resource: "namespaces"}, namespace, err)
 		namespace.Spec.Finalizers = nil
 		namespace, err = core.Namespaces().Finalize(ctx, namespace, metav1.UpdateOptions{})
@@ -163,7 +165,7 @@ func TestMarksOfCustomResources(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Name: things.GroupResource().String()},
 		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
 			Group: things.Group, Scope: apiextensionsv1.NamespaceScoped,
-			Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: "things", Singular: "thing", Kind: "Thing", ListKind: "ThingList"},
+			Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: "things", Singular: "thing", Kind: "Thing"},
 			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
 				Name: "v1", Served: true, Storage: true,
 				Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{
@@ -171,7 +173,8 @@ func TestMarksOfCustomResources(t *testing.T) {
 			}},
 		},
 	}
-	if _, err := definitions.ApiextensionsV1().CustomResourceDefinitions().Create(t.Context(), crd, metav1.CreateOptions{}); err != nil {
+	_, err = definitions.ApiextensionsV1().CustomResourceDefinitions().Create(t.Context(), crd, metav1.CreateOptions{})
+	if err != nil {
 		t.Fatal(err)
 	}
 	b := serverBuilder(t, cp, Options{}, "admin", "system:masters")
@@ -296,7 +299,8 @@ func TestAnotherIdentityIsTakenUpWhileRunning(t *testing.T) {
 	}
 	who := func() string {
 		t.Helper()
-		review, err := client.AuthenticationV1().SelfSubjectReviews().Create(t.Context(), &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+		review, err := client.AuthenticationV1().SelfSubjectReviews().
+			Create(t.Context(), &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}

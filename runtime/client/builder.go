@@ -133,7 +133,7 @@ func New(o Options) (*Builder, error) {
 }
 
 // Root returns a configuration with the daemon's own identity whose writes are
-// fenced. name ends its user agent.
+// fenced, and that is every POST, access reviews too. name ends its user agent.
 func (b *Builder) Root(name string) *rest.Config {
 	return b.config(name, b.fenced(b.rootMarks, b.root))
 }

@@ -195,7 +195,8 @@ func TestBadCredentialsAreRefusedAndTheOldOnesKept(t *testing.T) {
 			f.write("kubeconfig", []byte("apiVersion: v1\nkind: Config\nusers:\n- name: u\n  user: {token: ["+secret+"]}"))
 		}, []string{"$/kubeconfig"}},
 		{"tokens that are numbers", func(f *files) {
-			f.write("kubeconfig", []byte("apiVersion: v1\nkind: Config\nusers:\n- {name: u, user: {token: 5, extra: "+secret+"}}\nclusters: "+secret))
+			f.write("kubeconfig", []byte("apiVersion: v1\nkind: Config\n"+
+				"users:\n- {name: u, user: {token: 5, extra: "+secret+"}}\nclusters: "+secret))
 		}, []string{"$/kubeconfig"}},
 		{"no context", func(f *files) { f.CurrentContext = "y"; f.kubeconfig() }, []string{"$/kubeconfig", "y", "current-context"}},
 		{"no server", func(f *files) { f.Clusters["c"].Server = ""; f.kubeconfig() }, []string{"$/kubeconfig", "server"}},

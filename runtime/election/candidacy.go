@@ -54,6 +54,8 @@ func (e *Elector) waitUntilFree(ctx context.Context) error {
 		switch {
 		case err == nil:
 			e.seen.see(lease)
+		case ctx.Err() != nil:
+			return ctx.Err()
 		case !apierrors.IsNotFound(err):
 			e.o.Logger.Warn("Failed to read the leader lease, will try again", slog.Any("err", err))
 			e.pause(ctx)
@@ -63,7 +65,7 @@ func (e *Elector) waitUntilFree(ctx context.Context) error {
 			return ctx.Err()
 		}
 		began := time.Now()
-		if err := e.watch(ctx, lease); err != nil {
+		if err := e.watch(ctx, lease); err != nil && ctx.Err() == nil {
 			e.o.Logger.Warn("Failed to watch the leader lease, will read it instead", slog.Any("err", err))
 		}
 		if e.seen.heldFor(e.o.Identity) == 0 {

@@ -29,7 +29,8 @@ func TestFreeLeaseIsTakenAtOnceAndRenewed(t *testing.T) {
 		}
 		settle(time.Minute)
 		got := c.Status()
-		if !got.Leader || got.Holder != "a" || got.Identity != "a" || time.Since(got.RenewedAt) > 2*time.Second || got.AcquiredAt.Before(start) {
+		if !got.Leader || got.Holder != "a" || got.Identity != "a" ||
+			time.Since(got.RenewedAt) > 2*time.Second || got.AcquiredAt.Before(start) {
 			t.Errorf("status %+v", got)
 		}
 		if left := time.Until(c.fence.Deadline()); left > 14*time.Second || left < 12*time.Second {
@@ -246,7 +247,8 @@ func TestTimingsChangeWithoutALapse(t *testing.T) {
 				defer c.run(t)()
 				settle(5 * time.Second)
 				changed := config()
-				changed.LeaseDuration, changed.RenewDeadline, changed.RetryPeriod = duration(test.lease), duration(test.deadline), duration(test.retry)
+				changed.LeaseDuration, changed.RenewDeadline = duration(test.lease), duration(test.deadline)
+				changed.RetryPeriod = duration(test.retry)
 				if err := c.Apply(changed); err != nil {
 					t.Fatal(err)
 				}
@@ -320,7 +322,7 @@ func TestTimingsChangeDuringAnOutage(t *testing.T) {
 		defer c.run(t)()
 		settle(5 * time.Second)
 		shorter := config()
-		shorter.LeaseDuration.Duration, shorter.RenewDeadline.Duration, shorter.RetryPeriod.Duration = 5*time.Second, 3*time.Second, time.Second
+		quick("test")(&shorter)
 		if err := c.Apply(shorter); err != nil {
 			t.Fatal(err)
 		}
@@ -397,8 +399,9 @@ func TestReleaseHandsOverTheLastWrites(t *testing.T) {
 		if *spec.LeaseDurationSeconds != 1 || *spec.LeaseTransitions != 0 || spec.RenewTime == nil || spec.AcquireTime == nil {
 			t.Errorf("released as %+v", spec)
 		}
-		if want := `{"transitions":0,"written":{"deployments.apps":"456","pods":"123"}}`; writes[0].lease.Annotations[writtenAnnotation] != want {
-			t.Errorf("annotation %s, want %s", writes[0].lease.Annotations[writtenAnnotation], want)
+		left := writes[0].lease.Annotations[writtenAnnotation]
+		if want := `{"transitions":0,"written":{"deployments.apps":"456","pods":"123"}}`; left != want {
+			t.Errorf("annotation %s, want %s", left, want)
 		}
 		marks, ok := b.LastMarks()
 		if !ok || len(marks) != 2 || marks[apischema.GroupResource{Group: "apps", Resource: "deployments"}] != "456" {

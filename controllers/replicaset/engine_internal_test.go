@@ -1,0 +1,246 @@
+package replicaset
+
+import (
+	"errors"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+	appsv1 "k8s.io/api/apps/v1"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apischema "k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/ptr"
+)
+
+var (
+	now = time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)
+	web = cache.NewObjectName("a", "web")
+)
+
+func pod(labels map[string]string, ready bool, age time.Duration) *v1.Pod {
+	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: labels, CreationTimestamp: metav1.NewTime(now.Add(-age))}}
+	if ready {
+		p.Status.Conditions = []v1.PodCondition{{Type: v1.PodReady, Status: v1.ConditionTrue, LastTransitionTime: metav1.NewTime(now.Add(-age))}}
+	}
+	return p
+}
+
+func testEngine(countTerminating bool) *engine[*appsv1.ReplicaSet] {
+	return &engine[*appsv1.ReplicaSet]{kind: replicaSets{}, options: Options{CountTerminating: countTerminating}, notes: newNotes()}
+}
+
+func TestStatus(t *testing.T) {
+	labels := map[string]string{"app": "web", "tier": "front"}
+	rs := &appsv1.ReplicaSet{
+		ObjectMeta: metav1.ObjectMeta{Generation: 7},
+		Spec: appsv1.ReplicaSetSpec{
+			MinReadySeconds: 10,
+			Template:        v1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}},
+		},
+	}
+	pods := ownPods{
+		active: []*v1.Pod{
+			pod(labels, true, 10*time.Second),
+			pod(labels, true, 9*time.Second),
+			pod(map[string]string{"app": "web", "tier": "front", "more": "x"}, false, 0),
+			pod(map[string]string{"app": "web"}, true, time.Hour),
+		},
+		terminating: []*v1.Pod{pod(labels, false, 0)},
+	}
+	want := Status{Replicas: 4, FullyLabeled: 3, Ready: 3, Available: 2, Terminating: ptr.To[int32](1), ObservedGeneration: 7}
+	if got := testEngine(true).status(rs, Status{}, pods, managed{looked: true}, now); !equal(got, want) {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	want.Terminating = nil
+	if got := testEngine(false).status(rs, Status{}, pods, managed{looked: true}, now); !equal(got, want) {
+		t.Errorf("without the gate: got %+v, want %+v", got, want)
+	}
+	e := testEngine(true)
+	e.notes.terminatingDropped.Store(true)
+	if got := e.status(rs, Status{}, pods, managed{looked: true}, now); !equal(got, want) {
+		t.Errorf("with an API server that drops the count: got %+v, want %+v", got, want)
+	}
+}
+
+func TestFailure(t *testing.T) {
+	stored := &Failure{Status: v1.ConditionTrue, Reason: "FailedCreate", Message: "the first", LastTransitionTime: metav1.NewTime(now.Add(-time.Hour))}
+	fresh := &Failure{Status: v1.ConditionTrue, Reason: "FailedDelete", Message: "the last", LastTransitionTime: metav1.NewTime(now)}
+	err := managed{looked: true, err: errors.New("the last"), reason: "FailedDelete"}
+	for _, test := range []struct {
+		name   string
+		stored *Failure
+		made   managed
+		want   *Failure
+	}{
+		{"none", nil, managed{looked: true}, nil},
+		{"first", nil, err, fresh},
+		{"further ones leave it as it is", stored, err, stored},
+		{"over", stored, managed{looked: true}, nil},
+		{"not looked at", stored, managed{}, stored},
+		{"nothing and not looked at", nil, managed{}, nil},
+	} {
+		if got := failure(test.stored, test.made, now); !ptr.Equal(got, test.want) {
+			t.Errorf("%s: got %+v, want %+v", test.name, got, test.want)
+		}
+	}
+}
+
+func TestUrgent(t *testing.T) {
+	status := func(change func(*Status)) Status {
+		s := Status{Replicas: 10, FullyLabeled: 10, Ready: 5, Available: 3, Terminating: ptr.To[int32](4), ObservedGeneration: 2}
+		change(&s)
+		return s
+	}
+	before := status(func(*Status) {})
+	for _, test := range []struct {
+		name   string
+		change func(*Status)
+		want   bool
+	}{
+		{"more ready", func(s *Status) { s.Ready = 6 }, false},
+		{"more available", func(s *Status) { s.Available = 5 }, false},
+		{"fewer terminating", func(s *Status) { s.Terminating = ptr.To[int32](1) }, false},
+		{"all of these", func(s *Status) { s.Ready, s.Available, s.Terminating = 6, 5, ptr.To[int32](1) }, false},
+		{"all ready", func(s *Status) { s.Ready = 10 }, true},
+		{"all available", func(s *Status) { s.Ready, s.Available = 10, 10 }, true},
+		{"none terminating", func(s *Status) { s.Terminating = ptr.To[int32](0) }, true},
+		{"fewer ready", func(s *Status) { s.Ready = 4 }, true},
+		{"fewer available", func(s *Status) { s.Ready, s.Available = 6, 2 }, true},
+		{"more terminating", func(s *Status) { s.Terminating = ptr.To[int32](5) }, true},
+		{"terminating not counted any more", func(s *Status) { s.Terminating = nil }, true},
+		{"more replicas", func(s *Status) { s.Replicas = 11 }, true},
+		{"fewer replicas", func(s *Status) { s.Replicas = 9 }, true},
+		{"labels", func(s *Status) { s.FullyLabeled = 9 }, true},
+		{"generation", func(s *Status) { s.ObservedGeneration = 3 }, true},
+		{"failure", func(s *Status) { s.Failure = &Failure{Reason: "FailedCreate"} }, true},
+	} {
+		if got := urgent(before, status(test.change)); got != test.want {
+			t.Errorf("%s: urgent %t", test.name, got)
+		}
+	}
+	counting := status(func(s *Status) { s.Terminating = nil })
+	if !urgent(counting, before) {
+		t.Error("terminating counted for the first time: not urgent")
+	}
+	if counting.Ready++; urgent(status(func(s *Status) { s.Terminating = nil }), counting) {
+		t.Error("more ready without a count of terminating: urgent")
+	}
+}
+
+// A status is held back once, for a bounded time, whatever the clock does.
+func TestHoldBack(t *testing.T) {
+	n := newNotes()
+	step := func(at time.Duration, want time.Duration) {
+		t.Helper()
+		if got := n.holdBack(web, now.Add(at)); got != want {
+			t.Errorf("at %s: hold back for %s, want %s", at, got, want)
+		}
+	}
+	step(0, holdBack)
+	step(holdBack/5, holdBack*4/5)
+	step(holdBack, 0)
+	step(2*holdBack, 0)
+	step(-time.Hour, 0)
+	n.reported(web)
+	step(2*holdBack, holdBack)
+	n.forget(web)
+	step(4*holdBack, holdBack)
+}
+
+func TestNotesAreForgotten(t *testing.T) {
+	n := newNotes()
+	n.unsure(web)
+	n.doom(web, "1")
+	n.holdBack(web, now)
+	if !n.isUnsure(web) || !n.isDoomed(web, "1") || n.isDoomed(web, "2") {
+		t.Error("notes were not kept")
+	}
+	n.sure(web)
+	if n.isUnsure(web) {
+		t.Error("still unsure")
+	}
+	n.unsure(web)
+	n.forget(web)
+	if len(n.heldSince)+len(n.unsureOf)+len(n.doomed) > 0 {
+		t.Errorf("left over: %+v", n)
+	}
+}
+
+func TestPodChanged(t *testing.T) {
+	base := func() *v1.Pod { return pod(map[string]string{"app": "web"}, true, time.Hour) }
+	for _, test := range []struct {
+		name   string
+		change func(*v1.Pod)
+		want   bool
+	}{
+		{"nothing", func(*v1.Pod) {}, false},
+		{"annotations, addresses, other conditions", func(p *v1.Pod) {
+			p.Annotations = map[string]string{"a": "b"}
+			p.Status.PodIP = "10.0.0.1"
+			p.Status.Conditions = append(p.Status.Conditions, v1.PodCondition{Type: v1.PodInitialized, Status: v1.ConditionTrue})
+		}, false},
+		{"probe time", func(p *v1.Pod) { p.Status.Conditions[0].LastProbeTime = metav1.NewTime(now) }, false},
+		{"the same instant elsewhere", func(p *v1.Pod) {
+			p.Status.Conditions[0].LastTransitionTime = metav1.NewTime(now.Add(-time.Hour).In(time.FixedZone("x", 3600)))
+		}, false},
+		{"phase", func(p *v1.Pod) { p.Status.Phase = v1.PodFailed }, true},
+		{"labels", func(p *v1.Pod) { p.Labels = map[string]string{"app": "db"} }, true},
+		{"deletion", func(p *v1.Pod) { p.DeletionTimestamp = ptr.To(metav1.NewTime(now)) }, true},
+		{"not ready", func(p *v1.Pod) { p.Status.Conditions[0].Status = v1.ConditionFalse }, true},
+		{"ready since", func(p *v1.Pod) { p.Status.Conditions[0].LastTransitionTime = metav1.NewTime(now) }, true},
+	} {
+		changed := base()
+		test.change(changed)
+		if got := podChanged(base(), changed); got != test.want {
+			t.Errorf("%s: changed %t", test.name, got)
+		}
+	}
+}
+
+func TestDeletionAgeMetric(t *testing.T) {
+	m, err := newMetrics(prometheus.NewRegistry())
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.deletion([]*v1.Pod{pod(nil, false, time.Second), pod(nil, true, 3*time.Minute), pod(nil, true, time.Minute), pod(nil, true, 2*time.Minute)}, 3, now)
+	m.deletion([]*v1.Pod{pod(nil, true, time.Minute), pod(nil, true, 0)}, 1, now) // no ratio to an age of 0
+	m.deletion([]*v1.Pod{pod(nil, false, time.Minute)}, 1, now)
+	var metric dto.Metric
+	if err := m.deletionAge.Write(&metric); err != nil {
+		t.Fatal(err)
+	}
+	// 3 and 1: the pod that is not ready and the one that stays do not count.
+	histogram := metric.GetHistogram()
+	if histogram.GetSampleCount() != 2 || math.Abs(histogram.GetSampleSum()-4) > 1e-9 {
+		t.Errorf("%d observations with sum %v, want 2 with 4", histogram.GetSampleCount(), histogram.GetSampleSum())
+	}
+}
+
+// A controller that is made again finds the metrics of its predecessor.
+func TestMetricsOutliveRestarts(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	for range 2 {
+		m, err := newMetrics(registry)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.stale(apischema.GroupResource{Group: "apps", Resource: "replicasets"})
+	}
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		if family.GetName() == "replicaset_controller_stale_sync_skips_total" {
+			if got := family.GetMetric()[0].GetCounter().GetValue(); got != 2 {
+				t.Errorf("%v skips, want 2", got)
+			}
+			return
+		}
+	}
+	t.Error("no metric of skips")
+}

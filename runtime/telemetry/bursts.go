@@ -2,6 +2,7 @@ package telemetry
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"sync"
@@ -86,7 +87,7 @@ func (r *burstRecorder) hold(key burstKey, object runtime.Object, message string
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.ended {
-		return false
+		return true // dropped
 	}
 	b, ok := r.bursts[key]
 	if !ok {
@@ -137,7 +138,7 @@ func (r *burstRecorder) passOn(key burstKey, held burst) {
 	}
 }
 
-// flush passes on everything that is held back, and holds nothing from now on.
+// flush passes on everything that is held back, and drops what comes later.
 func (r *burstRecorder) flush() {
 	r.mu.Lock()
 	r.ended = true
@@ -174,6 +175,8 @@ func takeCount(event *corev1.Event) {
 	if !ok {
 		return
 	}
+	// The map is shared with the copy that goes to the log.
+	event.Annotations = maps.Clone(event.Annotations)
 	delete(event.Annotations, countAnnotation)
 	if count, err := strconv.ParseInt(text, 10, 32); err == nil {
 		event.Count = int32(count)

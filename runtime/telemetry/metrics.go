@@ -33,7 +33,6 @@ type Metrics struct {
 	*queueMetrics
 	controllers *controllerCollectors
 
-	engine  *prometheus.Registry
 	all     prometheus.Gatherers
 	sources atomic.Pointer[Sources]
 
@@ -49,7 +48,6 @@ func NewMetrics() *Metrics {
 	m := &Metrics{
 		queueMetrics: newQueueMetrics(),
 		controllers:  newControllerCollectors(),
-		engine:       prometheus.NewRegistry(),
 		reloadSuccessful: prometheus.NewGauge(prometheus.GaugeOpts{
 			Namespace: namespace, Name: "config_last_reload_successful",
 			Help: "Whether the newest configuration that was found could be used: 1 it could, 0 it was rejected.",
@@ -75,10 +73,11 @@ func NewMetrics() *Metrics {
 	for _, result := range []string{resultApplied, resultRejected, resultSuperseded} {
 		m.reloads.WithLabelValues(result)
 	}
-	m.engine.MustRegister(m.reloadSuccessful, m.reloadTimestamp, m.reloads, m.pendingRestart, m.features)
-	m.engine.MustRegister(m.queueMetrics.collectors()...)
-	m.engine.MustRegister(sourceCollector{&m.sources})
-	m.all = prometheus.Gatherers{m.engine, m.controllers.registry, legacyregistry.DefaultGatherer}
+	engine := prometheus.NewRegistry()
+	engine.MustRegister(m.reloadSuccessful, m.reloadTimestamp, m.reloads, m.pendingRestart, m.features)
+	engine.MustRegister(m.queueMetrics.collectors()...)
+	engine.MustRegister(sourceCollector{&m.sources})
+	m.all = prometheus.Gatherers{engine, m.controllers.registry, legacyregistry.DefaultGatherer}
 	return m
 }
 
@@ -95,9 +94,6 @@ func (m *Metrics) Handler() http.Handler {
 type scrapeErrors struct{}
 
 func (scrapeErrors) Println(v ...any) { slog.Error("scrape of the metrics", "err", v) }
-
-// Registerer of the engine's own parts.
-func (m *Metrics) Registerer() prometheus.Registerer { return m.engine }
 
 // Controller is where one controller registers its collectors, with the
 // function Register. They outlive the controller's restarts, until

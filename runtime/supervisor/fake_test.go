@@ -122,7 +122,7 @@ func (w *world) factory(name string, section schema.Section, cfg *schema.Control
 	return l, nil
 }
 
-// now fails the test when a reconcile happens while the process does not lead.
+// begin fails the test when a reconcile happens while the process does not lead.
 func (l *fakeLife) begin() {
 	l.world.mu.Lock()
 	defer l.world.mu.Unlock()
@@ -235,6 +235,40 @@ func (l *fakeLife) Work() work.Status {
 func (l *fakeLife) Informers() []string { return []string{"pods"} }
 
 func (l *fakeLife) Handler() http.Handler { return http.NotFoundHandler() }
+
+// now is what the life is like at this moment.
+func (l *fakeLife) now() fakeLife {
+	l.world.mu.Lock()
+	defer l.world.mu.Unlock()
+	return *l
+}
+
+// lasts makes the life say that a reconcile has run for that long.
+func (l *fakeLife) lasts(d time.Duration) {
+	l.world.mu.Lock()
+	defer l.world.mu.Unlock()
+	l.longest = d
+}
+
+// living returns how many lives there are, madeOf how many a controller had.
+func (w *world) living() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.lives)
+}
+
+func (w *world) madeOf(name string) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.made[name]
+}
+
+// starts returns who began to reconcile, and when, in order.
+func (w *world) starts() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.order)
+}
 
 // life returns the life that controller has now.
 func (w *world) life(name string) *fakeLife {
@@ -351,6 +385,15 @@ func (f *fixture) expectState(name string, want State, reason string) {
 	if !ok || status.State != want || status.Reason != reason {
 		f.t.Errorf("%s is %s (%s), want %s (%s)", name, status.State, status.Reason, want, reason)
 	}
+}
+
+// changed returns and forgets the changes of state.
+func (f *fixture) changed() []string {
+	f.changesMu.Lock()
+	defer f.changesMu.Unlock()
+	changes := f.changes
+	f.changes = nil
+	return changes
 }
 
 func isClosed(c <-chan struct{}) bool {

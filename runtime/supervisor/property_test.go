@@ -63,8 +63,8 @@ func (r *randomRun) run() {
 	if err := r.end(); err != nil {
 		r.t.Errorf("the supervisor ended with: %v", err)
 	}
-	if len(r.lives) != 0 {
-		r.t.Errorf("lives are left: %v", r.lives)
+	if n := r.living(); n != 0 {
+		r.t.Errorf("%d lives are left", n)
 	}
 	if r.t.Failed() {
 		r.t.Logf("seed %d: %v", r.seed, r.history)
@@ -177,6 +177,7 @@ func (r *randomRun) expectQuiet(lives map[string]*fakeLife) {
 			r.t.Errorf("%s has a life: %t, want %t", name, life != nil, hasLife)
 		}
 		if life != nil {
+			life := life.now()
 			if life.workers != own.Workers || life.live.Limits.Low != own.Limits.Low || life.section.Period != own.Period {
 				r.t.Errorf("%s works by %d workers, %d, %v; want %+v", name, life.workers, life.live.Limits.Low, life.section.Period, own)
 			}

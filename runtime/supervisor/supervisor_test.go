@@ -23,8 +23,8 @@ func inBubble(t *testing.T, change func(*Options), test func(t *testing.T, f *fi
 		if err := f.end(); err != nil {
 			t.Errorf("the supervisor ended with: %v", err)
 		}
-		if len(f.lives) != 0 {
-			t.Errorf("%d lives are left", len(f.lives))
+		if f.living() != 0 {
+			t.Errorf("%d lives are left", f.living())
 		}
 	})
 }
@@ -41,8 +41,8 @@ func TestReloadTouchesOnlyWhatChanged(t *testing.T) {
 			edit:     func(cfg *schema.ControllerManagerConfiguration) { section(cfg, b).Workers = 50 },
 			wantPlan: "b-controller resize: workers: 5 → 50", sameLife: true, wantState: Running,
 			check: func(t *testing.T, l *fakeLife) {
-				if l.workers != 50 || l.applied != 0 {
-					t.Errorf("workers %d, live fields applied %d times", l.workers, l.applied)
+				if l.now().workers != 50 || l.now().applied != 0 {
+					t.Errorf("workers %d, live fields applied %d times", l.now().workers, l.now().applied)
 				}
 			},
 		},
@@ -50,8 +50,8 @@ func TestReloadTouchesOnlyWhatChanged(t *testing.T) {
 			edit:     func(cfg *schema.ControllerManagerConfiguration) { section(cfg, b).Note = "hello" },
 			wantPlan: `b-controller live: note: "" → hello`, sameLife: true, wantState: Running,
 			check: func(t *testing.T, l *fakeLife) {
-				if l.live.Note != "hello" || l.applied != 1 {
-					t.Errorf("note %q, applied %d times", l.live.Note, l.applied)
+				if l.now().live.Note != "hello" || l.now().applied != 1 {
+					t.Errorf("note %q, applied %d times", l.now().live.Note, l.now().applied)
 				}
 			},
 		},
@@ -75,8 +75,8 @@ func TestReloadTouchesOnlyWhatChanged(t *testing.T) {
 			},
 			wantPlan: `b-controller resize: workers: 5 → 1; b-controller live: note: "" → x`, sameLife: true, wantState: Running,
 			check: func(t *testing.T, l *fakeLife) {
-				if l.workers != 1 || l.live.Note != "x" {
-					t.Errorf("workers %d, note %q", l.workers, l.live.Note)
+				if l.now().workers != 1 || l.now().live.Note != "x" {
+					t.Errorf("workers %d, note %q", l.now().workers, l.now().live.Note)
 				}
 			},
 		},
@@ -87,8 +87,8 @@ func TestReloadTouchesOnlyWhatChanged(t *testing.T) {
 			},
 			wantPlan: "b-controller restart: period: 0s → 1m0s", wantState: Running,
 			check: func(t *testing.T, l *fakeLife) {
-				if l.section.Period.Duration != time.Minute || l.workers != 7 {
-					t.Errorf("period %v, workers %d", l.section.Period, l.workers)
+				if l.section.Period.Duration != time.Minute || l.now().workers != 7 {
+					t.Errorf("period %v, workers %d", l.section.Period, l.now().workers)
 				}
 			},
 		},
@@ -157,8 +157,8 @@ func TestReloadTouchesOnlyWhatChanged(t *testing.T) {
 				if test.check != nil {
 					test.check(t, f.life(b))
 				}
-				if !test.sameLife && before[b].cause != ErrStop {
-					t.Errorf("the life was ended with %v", before[b].cause)
+				if !test.sameLife && before[b].now().cause != ErrStop {
+					t.Errorf("the life was ended with %v", before[b].now().cause)
 				}
 			})
 		})
@@ -189,8 +189,8 @@ func TestWarmStandbyIsReadyButDoesNotReconcile(t *testing.T) {
 		f.lead(false)
 		f.expectSettled(f.Settled(), true)
 		f.expectStates(Standby, Standby, Standby)
-		if life.cause != ErrLeadershipLost || life.workCause != ErrLeadershipLost {
-			t.Errorf("ended with %v, its work with %v", life.cause, life.workCause)
+		if life.now().cause != ErrLeadershipLost || life.now().workCause != ErrLeadershipLost {
+			t.Errorf("ended with %v, its work with %v", life.now().cause, life.now().workCause)
 		}
 		if f.life(a) == life || f.life(a) == nil {
 			t.Error("no new standby")
@@ -205,24 +205,24 @@ func TestColdStandbyHasNoLives(t *testing.T) {
 		})
 		f.expectSettled(settled, true)
 		f.expectStates(Standby, Standby, Standby)
-		if len(f.lives) != 0 {
+		if f.living() != 0 {
 			t.Error("a cold standby has lives")
 		}
 		f.lead(true)
 		f.expectStates(Running, Running, Running)
 		f.lead(false)
 		f.expectStates(Standby, Standby, Standby)
-		if len(f.lives) != 0 {
+		if f.living() != 0 {
 			t.Error("a cold standby has lives")
 		}
 		f.edit(func(cfg *schema.ControllerManagerConfiguration) { cfg.LeaderElection.Standby = schema.StandbyWarm })
 		f.expectStates(Standby, Standby, Standby)
-		if len(f.lives) != 3 {
+		if f.living() != 3 {
 			t.Error("a warm standby has no lives")
 		}
 		f.edit(func(cfg *schema.ControllerManagerConfiguration) { cfg.LeaderElection.Standby = schema.StandbyCold })
 		f.expectStates(Standby, Standby, Standby)
-		if len(f.lives) != 0 {
+		if f.living() != 0 {
 			t.Error("a cold standby keeps lives")
 		}
 	})
@@ -238,8 +238,8 @@ func TestLeadershipLostAndWonAtOnceEndsTheLives(t *testing.T) {
 		f.SetLeading(false)
 		f.SetLeading(true)
 		f.expectStates(Running, Running, Running)
-		if f.life(a) == life || life.cause != ErrLeadershipLost {
-			t.Errorf("a life outlived its term, or ended with %v", life.cause)
+		if f.life(a) == life || life.now().cause != ErrLeadershipLost {
+			t.Errorf("a life outlived its term, or ended with %v", life.now().cause)
 		}
 	})
 }
@@ -259,8 +259,8 @@ func TestDrainTimeoutEndsTheWorkContext(t *testing.T) {
 		f.expectState(a, Stopping, "disabled in the configuration")
 		time.Sleep(10 * time.Second)
 		f.expectStates(Disabled, Stopping, Running)
-		if lifeA.workCause != nil {
-			t.Errorf("a drained in time, but its work ended with %v", lifeA.workCause)
+		if lifeA.now().workCause != nil {
+			t.Errorf("a drained in time, but its work ended with %v", lifeA.now().workCause)
 		}
 		f.expectSettled(settled, false)
 		time.Sleep(20*time.Second - time.Nanosecond)
@@ -268,8 +268,8 @@ func TestDrainTimeoutEndsTheWorkContext(t *testing.T) {
 		time.Sleep(time.Nanosecond)
 		f.expectStates(Disabled, Disabled, Running)
 		f.expectSettled(settled, true)
-		if lifeB.cause != ErrStop || lifeB.workCause != ErrDrainTimeout {
-			t.Errorf("b ended with %v, its work with %v", lifeB.cause, lifeB.workCause)
+		if lifeB.now().cause != ErrStop || lifeB.now().workCause != ErrDrainTimeout {
+			t.Errorf("b ended with %v, its work with %v", lifeB.now().cause, lifeB.now().workCause)
 		}
 	})
 }
@@ -301,8 +301,8 @@ func TestLeadershipLostWhileDrainingGivesUpAtOnce(t *testing.T) {
 		f.expectStates(Stopping, Running, Running)
 		f.lead(false)
 		f.expectStates(Disabled, Standby, Standby)
-		if life.cause != ErrStop || life.workCause != ErrLeadershipLost {
-			t.Errorf("ended with %v, its work with %v", life.cause, life.workCause)
+		if life.now().cause != ErrStop || life.now().workCause != ErrLeadershipLost {
+			t.Errorf("ended with %v, its work with %v", life.now().cause, life.now().workCause)
 		}
 		if err := f.StuckAfterLoss(); err != nil {
 			t.Error(err)
@@ -317,7 +317,7 @@ func TestStuckControllerHasNoSecondInstanceBesideIt(t *testing.T) {
 		f.edit(nil)
 		f.expectStates(Running, Running, Running)
 		stuck := f.life(a)
-		stuck.longest = time.Minute
+		stuck.lasts(time.Minute)
 		_, settled := f.edit(func(cfg *schema.ControllerManagerConfiguration) { section(cfg, a).Period.Duration = time.Minute })
 		time.Sleep(39 * time.Second)
 		f.expectState(a, Stopping, "restarts for period: 0s → 1m0s")
@@ -338,12 +338,12 @@ func TestStuckControllerHasNoSecondInstanceBesideIt(t *testing.T) {
 			section(cfg, a).Enabled, section(cfg, a).Workers = true, 9
 		})
 		f.expectStates(Stuck, Running, Running)
-		if f.made[a] != 1 {
-			t.Errorf("%d lives were made", f.made[a])
+		if f.madeOf(a) != 1 {
+			t.Errorf("%d lives were made", f.madeOf(a))
 		}
 		time.Sleep(time.Hour)
 		f.expectStates(Running, Running, Running)
-		if f.life(a) == stuck || f.life(a).workers != 9 {
+		if f.life(a) == stuck || f.life(a).now().workers != 9 {
 			t.Error("it did not proceed to what is wanted")
 		}
 		if err := f.Healthy(a); err != nil {
@@ -365,7 +365,7 @@ func TestStuckAfterLossIsReported(t *testing.T) {
 					time.Sleep(time.Minute)
 					f.expectStates(Stuck, Running, Running)
 				}
-				f.changes = nil
+				f.changed()
 				f.lead(false)
 				settled := f.Settled()
 				time.Sleep(9 * time.Second)
@@ -380,8 +380,8 @@ func TestStuckAfterLossIsReported(t *testing.T) {
 					err.Error() != want {
 					t.Errorf("error %v, want %s", err, want)
 				}
-				if !slices.Contains(f.changes, "a-controller Stuck→Stuck") {
-					t.Errorf("not reported: %v", f.changes)
+				if changes := f.changed(); !slices.Contains(changes, "a-controller Stuck→Stuck") {
+					t.Errorf("not reported: %v", changes)
 				}
 				f.expectStates(Stuck, Standby, Standby)
 				f.set(a, behaviour{})
@@ -417,8 +417,8 @@ func TestRunNamesStuckControllers(t *testing.T) {
 		f.expectSettled(settled, true)
 		f.SetLeading(false)
 		f.expectSettled(f.Settled(), true)
-		if len(f.lives) != 1 {
-			t.Errorf("%d lives, want the stuck one", len(f.lives))
+		if f.living() != 1 {
+			t.Errorf("%d lives, want the stuck one", f.living())
 		}
 		time.Sleep(2 * time.Hour) // for the bubble to end
 	})
@@ -548,10 +548,10 @@ func TestChangeOfAFailedControllerRetriesAtOnce(t *testing.T) {
 				f.edit(nil)
 				time.Sleep(time.Minute) // 1+2+4+8+16 s, now 32 s
 				f.expectStates(Failed, Running, Running)
-				made := f.made[a]
+				made := f.madeOf(a)
 				test.do(f)
 				synctest.Wait()
-				if retried := f.made[a] > made; retried != test.retries {
+				if retried := f.madeOf(a) > made; retried != test.retries {
 					t.Fatalf("retried: %t, want %t", retried, test.retries)
 				}
 				if !test.retries {
@@ -599,7 +599,7 @@ func TestHungControllersAreUnhealthy(t *testing.T) {
 		f.lead(true)
 		f.edit(nil)
 		f.expectStates(Starting, Running, Running)
-		f.life(b).longest = 11 * time.Minute
+		f.life(b).lasts(11 * time.Minute)
 		if err := f.Healthy(b); err == nil || err.Error() != "the reconcile of ns/slow has not returned for 11m0s" {
 			t.Errorf("hung in a reconcile: %v", err)
 		}
@@ -631,7 +631,7 @@ func TestPanicWhileApplyingLiveFieldsRestartsTheController(t *testing.T) {
 		f.expectState(a, Failed, "applying live fields panicked: not live")
 		time.Sleep(time.Second)
 		f.expectStates(Running, Running, Running)
-		if f.life(a).section.Note != "x" || f.life(b) != other {
+		if f.life(a).now().section.Note != "x" || f.life(b) != other {
 			t.Error("not restarted alone, with the new configuration")
 		}
 	})
@@ -654,13 +654,13 @@ func TestSlowApplyingOfLiveFieldsDelaysNothingElse(t *testing.T) {
 		last := note("3")
 		time.Sleep(time.Minute)
 		f.expectSettled(last, false)
-		if life.live.Note != "1" {
-			t.Errorf("note %q", life.live.Note)
+		if life.now().live.Note != "1" {
+			t.Errorf("note %q", life.now().live.Note)
 		}
 		time.Sleep(time.Minute)
 		f.expectSettled(last, true)
-		if life.live.Note != "3" || life.applied != 2 {
-			t.Errorf("note %q after %d calls, want the newest after 2", life.live.Note, life.applied)
+		if life.now().live.Note != "3" || life.now().applied != 2 {
+			t.Errorf("note %q after %d calls, want the newest after 2", life.now().live.Note, life.now().applied)
 		}
 		// Stopping waits for the call, but not for ever.
 		note("4")
@@ -693,7 +693,7 @@ func TestStartsAreSpaced(t *testing.T) {
 		f.expectSettled(settled, true)
 		f.expectStates(Running, Running, Running)
 		var at []string
-		for _, s := range f.order {
+		for _, s := range f.starts() {
 			at = append(at, s[strings.Index(s, "@")+1:])
 		}
 		if want := []string{"0s", "15s", "30s"}; !slices.Equal(at, want) {
@@ -709,7 +709,7 @@ func TestStartsAreSpaced(t *testing.T) {
 		})
 		f.expectSettled(settled, true)
 		f.expectStates(Running, Disabled, Running)
-		if !time.Now().Equal(before) || f.life(c).workers != 1 {
+		if !time.Now().Equal(before) || f.life(c).now().workers != 1 {
 			t.Error("the reload waited")
 		}
 	})
@@ -819,8 +819,8 @@ func TestSlowRecheckDoesNotBringAnOldConfigurationBack(t *testing.T) {
 		f.expectSettled(settled, true)
 		<-done
 		f.expectStates(Running, Running, Running)
-		if f.life(a).workers != 2 {
-			t.Errorf("%d workers", f.life(a).workers)
+		if f.life(a).now().workers != 2 {
+			t.Errorf("%d workers", f.life(a).now().workers)
 		}
 	})
 }
@@ -834,8 +834,8 @@ func TestNewerConfigurationSupersedesOneThatIsBeingApplied(t *testing.T) {
 		f.edit(func(cfg *schema.ControllerManagerConfiguration) { section(cfg, a).Workers = 8 })
 		time.Sleep(5 * time.Second) // it starts
 		f.expectStates(Starting, Running, Running)
-		if f.life(a).workers != 8 {
-			t.Errorf("%d workers, want the newest number", f.life(a).workers)
+		if f.life(a).now().workers != 8 {
+			t.Errorf("%d workers, want the newest number", f.life(a).now().workers)
 		}
 		f.edit(func(cfg *schema.ControllerManagerConfiguration) { section(cfg, a).Period.Duration = 1 })
 		f.expectStates(Stopping, Running, Running)
@@ -845,8 +845,8 @@ func TestNewerConfigurationSupersedesOneThatIsBeingApplied(t *testing.T) {
 		time.Sleep(15 * time.Second)
 		f.expectSettled(last, true)
 		f.expectSettled(first, true)
-		if f.made[a] != 2 || f.life(a).section.Period.Duration != 3 {
-			t.Errorf("%d lives were made, the last with period %v", f.made[a], f.life(a).section.Period.Duration)
+		if f.madeOf(a) != 2 || f.life(a).now().section.Period.Duration != 3 {
+			t.Errorf("%d lives were made, the last with period %v", f.madeOf(a), f.life(a).now().section.Period.Duration)
 		}
 	})
 }
@@ -898,11 +898,17 @@ func TestFiveHundredStartsAndStopsLeaveNothingBehind(t *testing.T) {
 		}
 		f.expectStates(Running, Running, Running)
 		status, _ := f.Lookup(a)
-		if f.made[a] != 501 || status.Restarts != 500 {
-			t.Errorf("%d lives were made, %d restarts", f.made[a], status.Restarts)
+		if f.madeOf(a) != 501 || status.Restarts != 500 {
+			t.Errorf("%d lives were made, %d restarts", f.madeOf(a), status.Restarts)
 		}
-		if f.life(b) != other || len(f.lives) != 3 || len(f.waiters) != 0 {
-			t.Errorf("%d lives, %d waiters are left", len(f.lives), len(f.waiters))
+		if f.life(b) != other || f.living() != 3 || waiters(f) != 0 {
+			t.Errorf("%d lives, %d waiters are left", f.living(), waiters(f))
 		}
 	})
+}
+
+func waiters(f *fixture) int {
+	f.Supervisor.mu.Lock()
+	defer f.Supervisor.mu.Unlock()
+	return len(f.waiters)
 }

@@ -137,6 +137,37 @@ func TestEventsDoNotLengthenTheWaitForTheCache(t *testing.T) {
 	})
 }
 
+func TestEventsWithoutProgressDoNotLengthenTheWaitEither(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var seen fakeCache
+		var at []time.Duration
+		start := time.Now()
+		g := NewGroup(GroupOptions{Logger: quiet, Marks: recordWrites, Reached: seen.reached})
+		q := NewQueue(g, Options[string]{Name: "q", Reconcile: func(ctx context.Context, key string) (Result, error) {
+			at = append(at, time.Since(start))
+			if len(at) == 1 {
+				write(ctx, pods, 1)
+			}
+			return Result{}, nil
+		}})
+		q.Add("a")
+		g.Start(t.Context(), 1)
+		for range 20 {
+			time.Sleep(10 * time.Microsecond)
+			synctest.Wait()
+			q.Add("a")
+		}
+		time.Sleep(6 * time.Millisecond)
+		seen.reach(pods, 1) // and no event tells so
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if want := 15*time.Millisecond + 10*time.Microsecond; len(at) != 2 || at[1] != want {
+			t.Errorf("reconciled at %v, want the second time at %v", at, want)
+		}
+		mustDrain(t, g)
+	})
+}
+
 // A wait for the cache and a delayed addition of the same key must not swallow each other.
 func TestWaitForTheCacheAndDelayedAdditionsAreBothKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -15,11 +15,12 @@ const maxErrors = 100
 // dialect, KubeControllerManagerConfiguration of
 // kubecontrollermanager.config.k8s.io/v1alpha1 being the other one.
 func (s *Scheme) DecodeFile(path string, data []byte) (Layer, Errors) {
-	root, errs := parseYAML(path, data)
+	root, errs := parseYAML(path, data, "apiVersion: "+APIVersion+" and kind: "+Kind+" at least")
 	if root == nil {
 		return Layer{}, errs
 	}
 	layer, faults := s.decodeDocument(root)
+	layer.Warnings = inOrder(layer.Warnings)
 	return layer, inOrder(append(errs, faults...))
 }
 
@@ -29,12 +30,7 @@ func (s *Scheme) decodeDocument(root *tree) (Layer, Errors) {
 		if root.value == any(rejected{}) {
 			return Layer{}, nil
 		}
-		// The content is not shown: it may be any file, one with a password too.
-		what := "a scalar"
-		if _, isList := root.value.([]*tree); isList {
-			what = "a list"
-		}
-		return Layer{}, Errors{{Origin: root.at, Message: "expected a mapping with apiVersion and kind, got " + what}}
+		return Layer{}, Errors{{Origin: root.at, Message: "expected a mapping with apiVersion and kind, got " + root.form()}}
 	}
 	dialect, rest, errs := s.dialectOf(root, entries)
 	if dialect == nil {

@@ -127,7 +127,10 @@ func TestGoodFiles(t *testing.T) {
 		{"all children commented out", typeMeta + "cluster:\n  # name: x\ncontrollers:\n  job-controller:\n    # workers: 3\nfeatureGates:\n",
 			func(*schema.ControllerManagerConfiguration) {}},
 		{"anchors", typeMeta + "controllers:\n  job: &few {workers: 3}\n  cronjob: *few\n",
-			func(c *schema.ControllerManagerConfiguration) { workers("job-controller", 3)(c); workers("cronjob-controller", 3)(c) }},
+			func(c *schema.ControllerManagerConfiguration) {
+				workers("job-controller", 3)(c)
+				workers("cronjob-controller", 3)(c)
+			}},
 		{"merge keys, own values first", typeMeta + "controllers:\n  job: &few {enabled: false, workers: 3}\n  cronjob: {<<: *few, workers: 4}\n",
 			func(c *schema.ControllerManagerConfiguration) {
 				workers("job-controller", 3)(c)
@@ -138,7 +141,9 @@ func TestGoodFiles(t *testing.T) {
 		{"zero duration without unit", typeMeta + "reload: {pollInterval: 0}\n",
 			func(c *schema.ControllerManagerConfiguration) { c.Reload.PollInterval.Duration = 0 }},
 		{"duration in other words", typeMeta + "leaderElection: {leaseDuration: 0.5m}\n",
-			func(c *schema.ControllerManagerConfiguration) { c.LeaderElection.LeaseDuration.Duration = 30 * time.Second }},
+			func(c *schema.ControllerManagerConfiguration) {
+				c.LeaderElection.LeaseDuration.Duration = 30 * time.Second
+			}},
 		{"a date is a string", typeMeta + "cluster: {name: 2026-01-31}\n",
 			func(c *schema.ControllerManagerConfiguration) { c.Cluster.Name = "2026-01-31" }},
 		{"whole number for a fraction", typeMeta + "cluster: {client: {qps: 20, burst: 30}}\n",

@@ -42,12 +42,12 @@ type container struct {
 // kube-controller-manager, or from another object with a pod template. The first
 // container that runs the program counts. See ConvertCommandLine.
 func (s *Scheme) ConvertManifest(data []byte) (Conversion, error) {
-	root, errs := parseYAML("manifest", data)
+	root, errs := parseYAML("manifest", data, "a Pod")
 	if len(errs) > 0 {
 		return Conversion{}, errs
 	}
 	if _, ok := root.value.([]entry); !ok {
-		return Conversion{}, fmt.Errorf("read the manifest: expected a Pod, got %s", root.describe())
+		return Conversion{}, fmt.Errorf("read the manifest: expected a Pod, got %s", root.form())
 	}
 	var object manifest
 	if err := yaml.Unmarshal(data, &object); err != nil {

@@ -43,6 +43,17 @@ func (t *tree) describe() string {
 	}
 }
 
+// form is what a value is without its content, which may be that of any file.
+func (t *tree) form() string {
+	switch t.value.(type) {
+	case []*tree:
+		return "a list"
+	case []entry:
+		return "a mapping"
+	}
+	return "a scalar"
+}
+
 // shown is a scalar as it was given, where that is safe to print.
 func (t *tree) shown() string {
 	if s, ok := t.value.(string); ok {

@@ -22,9 +22,9 @@ const (
 	maxDepth  = 50
 )
 
-// parseYAML reads one YAML document. It returns no tree when the text cannot be
-// understood at all.
-func parseYAML(path string, data []byte) (*tree, Errors) {
+// parseYAML reads one YAML document; wanted says what belongs into an empty one. It
+// returns no tree when the text cannot be understood at all.
+func parseYAML(path string, data []byte, wanted string) (*tree, Errors) {
 	file := Origin{Layer: "file", Source: path}
 	whole := func(format string, args ...any) (*tree, Errors) {
 		return nil, Errors{{Origin: file, Message: fmt.Sprintf(format, args...)}}
@@ -39,7 +39,7 @@ func parseYAML(path string, data []byte) (*tree, Errors) {
 	var document yaml.Node
 	err := decoder.Decode(&document)
 	if errors.Is(err, io.EOF) || err == nil && isNull(&document) {
-		return whole("is empty; expected apiVersion: %s and kind: %s at least", APIVersion, Kind)
+		return whole("is empty; expected %s", wanted)
 	}
 	if err != nil {
 		return nil, Errors{syntaxError(file, data, err)}

@@ -30,7 +30,7 @@ func (c *fakeCache) reach(resource schema.GroupResource, version int) {
 	if c.at == nil {
 		c.at = map[schema.GroupResource]int{}
 	}
-	c.at[resource] = version
+	c.at[resource] = max(c.at[resource], version)
 }
 
 func (c *fakeCache) reached(resource schema.GroupResource, version string) bool {

@@ -251,11 +251,13 @@ func TestGate_TokenGoesNoFurther(t *testing.T) {
 	waitForPublished(t, s)
 	secret, user := token(t, admin(t, cp), cp.Namespace(t), "debugger")
 	grant(t, admin(t, cp), user, []string{"get"}, "/debug/controllers/*")
-	if code, body := fetch(t, newClient(t), s.url("/debug/controllers/deployment-controller/"), bearer(secret)...); code != http.StatusOK {
-		t.Fatalf("got %d %s", code, body)
-	}
-	if got := (<-seen).Get("Authorization"); got != "" {
-		t.Errorf("handler got %q", got)
+	for who, client := range map[string]*http.Client{"token": newClient(t), "certificate": as(t, cp, "root", "system:masters")} {
+		if code, body := fetch(t, client, s.url("/debug/controllers/deployment-controller/"), bearer(secret)...); code != http.StatusOK {
+			t.Fatalf("%s: got %d %s", who, code, body)
+		}
+		if got := (<-seen).Get("Authorization"); got != "" {
+			t.Errorf("%s: handler got %q", who, got)
+		}
 	}
 }
 

@@ -21,12 +21,12 @@ import (
 func TestAcceptance01_PodsAreCreatedFromTheTemplate(t *testing.T) {
 	t.Parallel()
 	c := start(t, harness.Options{})
-	rs := c.create(newReplicaSet("web", 3, func(rs *appsv1.ReplicaSet) {
+	c.create(newReplicaSet("web", 3, func(rs *appsv1.ReplicaSet) {
 		rs.Spec.Template.Labels["tier"] = "front"
 		rs.Spec.Template.Annotations = map[string]string{"note": "kept"}
 		rs.Spec.Template.Finalizers = []string{"example.com/held"}
 	}))
-	rs = c.waitForStatus("web", "three replicas", counts(3, 0, 0))
+	rs := c.waitForStatus("web", "three replicas", counts(3, 0, 0))
 	if rs.Status.FullyLabeledReplicas != 3 || rs.Status.ObservedGeneration != 1 {
 		t.Errorf("status %s", inJSON(rs.Status))
 	}

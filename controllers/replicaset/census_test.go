@@ -9,6 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+	watchtools "k8s.io/client-go/tools/watch"
 
 	"github.com/wheelhouse-project/wheelhouse/controllers/internal/availability"
 )
@@ -37,7 +39,10 @@ func (c *cluster) watchPods() *census {
 		c.t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	events, err := pods.Watch(ctx, metav1.ListOptions{ResourceVersion: list.ResourceVersion})
+	// A census that ended unnoticed would show a number that stands still.
+	events, err := watchtools.NewRetryWatcherWithContext(ctx, list.ResourceVersion, &cache.ListWatch{
+		WatchFuncWithContext: pods.Watch,
+	})
 	if err != nil {
 		cancel()
 		c.t.Fatal(err)
@@ -56,10 +61,12 @@ func (c *cluster) watchPods() *census {
 				c.t.Errorf("the watch of pods broke: %s", inJSON(event.Object))
 			}
 		}
+		if ctx.Err() == nil {
+			c.t.Error("the watch of pods ended")
+		}
 	}()
 	c.t.Cleanup(func() {
 		cancel()
-		events.Stop()
 		<-done
 	})
 	return s

@@ -222,9 +222,10 @@ func TestCancelledControllerReportsNothing(t *testing.T) {
 	for i := range 10 {
 		replicas := 10 + 5*i
 		aborted := make(chan struct{})
-		var once atomic.Bool
+		var creations atomic.Int64
+		abortAt := 1 + rand.Int64N(int64(replicas))
 		stop := c.Proxy.Before(func(r apiproxy.Request) {
-			if created(r) && rand.IntN(4) == 0 && once.CompareAndSwap(false, true) {
+			if created(r) && creations.Add(1) == abortAt {
 				go func() {
 					defer close(aborted)
 					c.controller.Abort()

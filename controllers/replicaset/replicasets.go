@@ -16,14 +16,17 @@ type replicaSets struct{ client kubernetes.Interface }
 
 var _ Kind[*appsv1.ReplicaSet] = replicaSets{}
 
+// GroupVersionKind implements Kind.
 func (replicaSets) GroupVersionKind() apischema.GroupVersionKind {
 	return appsv1.SchemeGroupVersion.WithKind("ReplicaSet")
 }
 
+// Selector implements Kind.
 func (replicaSets) Selector(rs *appsv1.ReplicaSet) (labels.Selector, error) {
 	return metav1.LabelSelectorAsSelector(rs.Spec.Selector)
 }
 
+// Spec implements Kind.
 func (replicaSets) Spec(rs *appsv1.ReplicaSet) Spec {
 	return Spec{
 		Replicas:        ptr.Deref(rs.Spec.Replicas, 1),
@@ -32,6 +35,7 @@ func (replicaSets) Spec(rs *appsv1.ReplicaSet) Spec {
 	}
 }
 
+// Status implements Kind.
 func (replicaSets) Status(rs *appsv1.ReplicaSet) Status {
 	status := Status{
 		Replicas:           rs.Status.Replicas,
@@ -55,10 +59,12 @@ func (replicaSets) Status(rs *appsv1.ReplicaSet) Status {
 	return status
 }
 
+// Get implements Kind.
 func (k replicaSets) Get(ctx context.Context, namespace, name string) (*appsv1.ReplicaSet, error) {
 	return k.client.AppsV1().ReplicaSets(namespace).Get(ctx, name, metav1.GetOptions{})
 }
 
+// UpdateStatus implements Kind.
 func (k replicaSets) UpdateStatus(ctx context.Context, rs *appsv1.ReplicaSet, status Status) (*appsv1.ReplicaSet, error) {
 	// Only the status is copied deeply, as nothing else is changed.
 	changed := *rs

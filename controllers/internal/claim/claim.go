@@ -81,39 +81,35 @@ func (c *Claims[T]) claim(ctx context.Context, object T) (T, bool, error) {
 	case c.Owner.GetNamespace() != "" && c.Owner.GetNamespace() != object.GetNamespace():
 		return none, false, nil
 	}
-	adopted, err := c.adopt(ctx, object)
-	switch {
-	case apierrors.IsNotFound(err):
-		return none, false, nil
-	case err != nil:
-		return none, false, err
-	}
-	return adopted, true, nil
+	return c.adopt(ctx, object)
 }
 
 func (c *Claims[T]) matches(object T) bool {
 	return c.Selector.Matches(labels.Set(object.GetLabels())) && (c.Match == nil || c.Match(object))
 }
 
-func (c *Claims[T]) adopt(ctx context.Context, object T) (T, error) {
+// adopt returns false without an error when object is gone.
+func (c *Claims[T]) adopt(ctx context.Context, object T) (T, bool, error) {
+	var none T
 	if !c.checked {
 		c.checked, c.refusal = true, c.mayAdopt(ctx)
 	}
 	if c.refusal != nil {
-		// Not wrapped: a NotFound of the owner is none of the object.
-		var none T
-		return none, fmt.Errorf("can't adopt %s %s/%s (%s): %v", c.Kind, object.GetNamespace(), object.GetName(), object.GetUID(), c.refusal)
+		return none, false, fmt.Errorf("can't adopt %s %s/%s (%s): %w",
+			c.Kind, object.GetNamespace(), object.GetName(), object.GetUID(), c.refusal)
 	}
 	patch, err := adoption(c.Owner, c.OwnerKind, object.GetUID(), c.Finalizers)
 	if err != nil {
-		var none T
-		return none, err
+		return none, false, err
 	}
 	adopted, err := c.Patch(ctx, object, patch)
-	if err != nil {
-		return adopted, fmt.Errorf("adopt %s %s/%s: %w", c.Kind, object.GetNamespace(), object.GetName(), err)
+	switch {
+	case apierrors.IsNotFound(err):
+		return none, false, nil
+	case err != nil:
+		return none, false, fmt.Errorf("adopt %s %s/%s: %w", c.Kind, object.GetNamespace(), object.GetName(), err)
 	}
-	return adopted, nil
+	return adopted, true, nil
 }
 
 // mayAdopt asks the API server whether the owner is still there, since the

@@ -25,8 +25,7 @@ func Selectors[T metav1.Object](selectorOf func(T) (labels.Selector, error)) cac
 		}
 		selector, err := selectorOf(owner)
 		if err != nil {
-			// An error here would stop the informer. The owner's reconcile reports it.
-			return nil, nil
+			return nil, nil //nolint:nilerr // it would fail all users of the informer; the owner's reconcile reports it
 		}
 		return selectorValues(owner.GetNamespace(), selector), nil
 	}}

@@ -102,7 +102,7 @@ func TestRunCallsABatchAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
 		if _, err := slowstart.Run(t.Context(), 7, func(context.Context, int) error {
-			time.Sleep(time.Second)
+			<-time.After(time.Second)
 			return nil
 		}); err != nil {
 			t.Fatal(err)

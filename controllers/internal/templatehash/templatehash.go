@@ -10,8 +10,8 @@ import (
 	"hash/fnv"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/dump"
 	"k8s.io/apimachinery/pkg/util/rand"
+	"k8s.io/utils/dump"
 )
 
 // Compute returns the hash of template, in characters that may stand in a
@@ -20,12 +20,12 @@ import (
 // collision counts exist.
 func Compute(template *v1.PodTemplateSpec, collisionCount *int32) string {
 	hash := fnv.New32a()
-	fmt.Fprint(hash, dump.ForHash(*template)) // a hash.Hash never returns an error
+	_, _ = fmt.Fprint(hash, dump.ForHash(*template)) // a hash.Hash never returns an error
 	if collisionCount != nil {
 		// Eight bytes although four are used: the format of the first release.
 		var count [8]byte
 		binary.LittleEndian.PutUint32(count[:], uint32(*collisionCount))
-		hash.Write(count[:])
+		_, _ = hash.Write(count[:])
 	}
 	return rand.SafeEncodeString(fmt.Sprint(hash.Sum32()))
 }

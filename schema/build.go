@@ -9,8 +9,9 @@ import (
 // Build makes a configuration from merged layers and validates it as a whole:
 // whatever it accepts can be started. What values lack has its default. Faults
 // carry the origins of the values concerned; those that decoding has reported are
-// not repeated. The configuration is nil when there is a fault. One without faults is
-// still not to be used when decoding a layer reported any.
+// not repeated. The configuration is nil when there is a fault, and when a value was
+// reported by decoding; one built beside other errors of decoding, such as an unknown
+// key, is not to be used either.
 func (s *Scheme) Build(values map[string]any, origins map[string]Origin) (*ControllerManagerConfiguration, Errors) {
 	root := treeOf(values, "", origins)
 	entries, errs := withoutTypeMeta(root)

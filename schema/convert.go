@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"reflect"
+	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -26,6 +27,11 @@ type Conversion struct {
 // front. Every flag is either carried over or listed; the error is about
 // arguments that are not flags, and about values that are not valid together.
 func (s *Scheme) ConvertCommandLine(args []string) (Conversion, error) {
+	for i, arg := range args {
+		if notText([]byte(arg)) >= 0 {
+			return Conversion{}, fmt.Errorf("argument %d is not UTF-8 text", i+1)
+		}
+	}
 	line, err := parseFlags(args)
 	if err != nil {
 		return Conversion{}, err
@@ -75,7 +81,11 @@ func (c *conversion) dropRemoved(line commandLine) {
 		}
 	}
 	for _, name := range line.unknown {
-		c.dropped = append(c.dropped, Note{Flag: "--" + name,
+		flag := "--" + name
+		if !simpleKey.MatchString(name) {
+			flag = strconv.QuoteToASCII(flag[:min(len(flag), 80)]) // the note stands in a comment, which takes no control characters
+		}
+		c.dropped = append(c.dropped, Note{Flag: flag,
 			Message: "not a flag of kube-controller-manager 1.25 to 1.37" + didYouMean(name, names)})
 	}
 }

@@ -178,6 +178,8 @@ func TestConvertCommandLine(t *testing.T) {
 		{"unknown flags", []string{"--conccurrent-gc-syncs=5", "--conf"}, nothing,
 			"--conccurrent-gc-syncs: not a flag of kube-controller-manager 1.25 to 1.37; did you mean \"concurrent-gc-syncs\"?\n" +
 				"--conf: not a flag of kube-controller-manager 1.25 to 1.37", ""},
+		{"unknown flag with a control character", []string{"--be\all"}, nothing,
+			"\"--be\\all\": not a flag of kube-controller-manager 1.25 to 1.37", ""},
 		{"malformed value", []string{"--concurrent-job-syncs=many", "--profiling=maybe", "--node-monitor-period=5"}, nothing,
 			"--profiling: expected true or false, got the string \"maybe\"; kube-controller-manager refuses it too\n" +
 				"--concurrent-job-syncs: expected a whole number, got the string \"many\"; kube-controller-manager refuses it too\n" +
@@ -247,7 +249,8 @@ func TestConvertRefuses(t *testing.T) {
 		{[]string{"--v=2", "run"}, `the argument "run" is not a flag; kube-controller-manager takes only flags`},
 		{[]string{"kube-scheduler", "--v=2"}, `the argument "kube-scheduler" is not a flag; kube-controller-manager takes only flags`},
 		{[]string{"--concurrent-job-syncs"}, "the flag --concurrent-job-syncs lacks its value"},
-		{[]string{"-x"}, "the flag -x is not one of kube-controller-manager"},
+		{[]string{"-x"}, `the flag "-x" is not one of kube-controller-manager`},
+		{[]string{"--cluster-name=\xff"}, "argument 1 is not UTF-8 text"},
 		{[]string{"---v"}, "read the command line: bad flag syntax: ---v"},
 		{[]string{"--leader-elect-lease-duration=5s"},
 			"--leader-elect-lease-duration: leaderElection.leaseDuration: renewDeadline 10s must be shorter than leaseDuration 5s"},

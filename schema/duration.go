@@ -9,9 +9,9 @@ import (
 
 func duration(d time.Duration) metav1.Duration { return metav1.Duration{Duration: d} }
 
-// ShortDuration drops the zero units at the end of a duration's usual form:
+// shortDuration drops the zero units at the end of a duration's usual form:
 // 8760h for 8760h0m0s.
-func ShortDuration(text string) string {
+func shortDuration(text string) string {
 	if before, ok := strings.CutSuffix(text, "m0s"); ok {
 		text = before + "m"
 	}

@@ -44,7 +44,7 @@ func parseFlags(args []string) (commandLine, error) {
 		case errors.As(err, &unknown):
 			name := unknown.GetSpecifiedName()
 			if unknown.GetSpecifiedShortnames() != "" {
-				return line, fmt.Errorf("the flag -%s is not one of kube-controller-manager", name)
+				return line, fmt.Errorf("the flag %s is not one of kube-controller-manager", show("-"+name))
 			}
 			line.unknown = append(line.unknown, normaliseFlag(name))
 			continue

@@ -11,42 +11,35 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// format is a named form of strings.
-type format struct {
-	// expected, in words, for the reference.
-	expected string
-	// check returns what is wrong, or nothing.
-	check func(string) string
-}
-
-var formats = map[string]format{
-	"ip": {"an IP address", func(s string) string {
+// formats are the named forms of strings: each returns what is wrong, or nothing.
+var formats = map[string]func(string) string{
+	"ip": func(s string) string {
 		if addr, err := netip.ParseAddr(s); err != nil || addr.Zone() != "" {
 			return fmt.Sprintf("got %s, expected an IP address such as 0.0.0.0, 127.0.0.1 or ::", show(s))
 		}
 		return ""
-	}},
-	"cidr": {"an address range in CIDR form", func(s string) string {
+	},
+	"cidr": func(s string) string {
 		if _, err := netip.ParsePrefix(s); err != nil {
 			return fmt.Sprintf("got %s, expected an address range such as 10.244.0.0/16 or fd00:10:244::/56", show(s))
 		}
 		return ""
-	}},
-	"dnsLabel": {"a DNS label", func(s string) string {
+	},
+	"dnsLabel": func(s string) string {
 		if s != "" && len(validation.IsDNS1123Label(s)) > 0 {
 			return fmt.Sprintf("got %s, expected lower-case letters, digits and '-', starting and ending with "+
 				"a letter or digit, at most %d characters", show(s), validation.DNS1123LabelMaxLength)
 		}
 		return ""
-	}},
-	"dnsSubdomain": {"a DNS name", checkSubdomain},
-	"dnsSubdomainOrEmpty": {"a DNS name or empty", func(s string) string {
+	},
+	"dnsSubdomain": checkSubdomain,
+	"dnsSubdomainOrEmpty": func(s string) string {
 		if s == "" {
 			return ""
 		}
 		return checkSubdomain(s)
-	}},
-	"path": {"a path", func(s string) string {
+	},
+	"path": func(s string) string {
 		switch {
 		case strings.Contains(s, "-----BEGIN"):
 			return "looks like the content of a PEM file, expected the file's path"
@@ -56,16 +49,16 @@ var formats = map[string]format{
 			return fmt.Sprintf("got %s, expected a path without spaces around it", show(s))
 		}
 		return ""
-	}},
-	"pathPattern": {"an HTTP path, with * at its end for a prefix", func(s string) string {
+	},
+	"pathPattern": func(s string) string {
 		if !strings.HasPrefix(s, "/") || strings.Contains(strings.TrimSuffix(s, "*"), "*") ||
 			strings.ContainsFunc(s, func(r rune) bool { return unicode.IsControl(r) || unicode.IsSpace(r) }) {
 			return fmt.Sprintf("got %s, expected an HTTP path that starts with / and has * only at its end, such as /healthz/*",
 				show(s))
 		}
 		return ""
-	}},
-	"cipherSuite": {"a TLS 1.2 cipher suite", checkCipherSuite},
+	},
+	"cipherSuite": checkCipherSuite,
 }
 
 func checkSubdomain(s string) string {
@@ -76,8 +69,8 @@ func checkSubdomain(s string) string {
 	return ""
 }
 
-// CipherSuites returns the names of the TLS 1.2 cipher suites that may be configured.
-func CipherSuites() []string {
+// cipherSuites returns the names of the TLS 1.2 cipher suites that may be configured.
+func cipherSuites() []string {
 	var names []string
 	for _, suite := range tls.CipherSuites() {
 		if slices.Contains(suite.SupportedVersions, tls.VersionTLS12) {
@@ -89,7 +82,7 @@ func CipherSuites() []string {
 }
 
 func checkCipherSuite(s string) string {
-	names := CipherSuites()
+	names := cipherSuites()
 	if slices.Contains(names, s) {
 		return ""
 	}

@@ -16,9 +16,9 @@ import (
 //go:embed descriptions.json
 var descriptions []byte
 
-// Descriptions returns the doc comments of the configuration's types and fields in
+// readDescriptions returns the doc comments of the configuration's types and fields in
 // words of the file, by Go name, such as Cluster.Name.
-func Descriptions() (map[string]string, error) {
+func readDescriptions() (map[string]string, error) {
 	var texts map[string]string
 	if err := json.Unmarshal(descriptions, &texts); err != nil {
 		return nil, fmt.Errorf("read the embedded descriptions: %w", err)
@@ -30,7 +30,7 @@ func Descriptions() (map[string]string, error) {
 // 2020-12. Keys are in the order of the types. Rules across several values are
 // not part of it.
 func (s *Scheme) JSONSchema() ([]byte, error) {
-	texts, err := Descriptions()
+	texts, err := readDescriptions()
 	if err != nil {
 		return nil, err
 	}
@@ -169,7 +169,7 @@ func (w schemaWriter) value(s *shape, def any) pairs {
 			add("$comment", strings.ToUpper(bounds[:1])+bounds[1:]+".")
 		}
 		if text, ok := def.(string); ok {
-			def = ShortDuration(text)
+			def = shortDuration(text)
 		}
 	case text:
 		add("type", "string")
@@ -223,7 +223,7 @@ func (r rule) strings() pairs {
 	}
 	switch r.format {
 	case "cipherSuite":
-		out = append(out, pair{"enum", CipherSuites()})
+		out = append(out, pair{"enum", cipherSuites()})
 	case "pathPattern":
 		out = append(out, pair{"pattern", `^/[^*]*\*?$`})
 	case "ip":

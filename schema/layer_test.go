@@ -146,6 +146,8 @@ func TestGoodFiles(t *testing.T) {
 			}},
 		{"a date is a string", typeMeta + "cluster: {name: 2026-01-31}\n",
 			func(c *schema.ControllerManagerConfiguration) { c.Cluster.Name = "2026-01-31" }},
+		{"a name that YAML 1.2 takes for a number", typeMeta + "cluster: {name: 0o14}\n",
+			func(c *schema.ControllerManagerConfiguration) { c.Cluster.Name = "0o14" }},
 		{"whole number for a fraction", typeMeta + "cluster: {client: {qps: 20, burst: 30}}\n",
 			func(c *schema.ControllerManagerConfiguration) { c.Cluster.Client.QPS, c.Cluster.Client.Burst = 20, 30 }},
 		{"limits of one controller", typeMeta + "controllers: {job: {client: {qps: 2.5, burst: 5}}}\n",

@@ -89,7 +89,7 @@ func (r rule) checkText(s string) string {
 	case s == "" && r.nonempty:
 		return "must not be empty"
 	case r.format != "":
-		return formats[r.format].check(s)
+		return formats[r.format](s)
 	}
 	return ""
 }

@@ -37,8 +37,6 @@ type shape struct {
 	rule   rule
 	// typeName is the Go name of an object's type.
 	typeName string
-	// typed is the Go type of a leaf or list.
-	typed reflect.Type
 	// optional objects are absent unless given.
 	optional bool
 	// what one field of the object is called in messages.
@@ -80,7 +78,7 @@ func (s *Scheme) describe() *shape {
 
 // shapeOf panics on a type that cannot be described: a mistake in a section.
 func shapeOf(t reflect.Type, check string) *shape {
-	s := &shape{typed: t}
+	s := &shape{}
 	for t.Kind() == reflect.Pointer {
 		t, s.optional = t.Elem(), true
 	}

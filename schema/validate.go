@@ -63,22 +63,12 @@ func (v *validator) election(e LeaderElection) {
 var http2Suites = [...]string{"TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256", "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"}
 
 func (v *validator) server(s Server) {
-	v.pair(s.TLS.CertFile, s.TLS.KeyFile, "server.tls")
+	reportPair(s.TLS.CertFile, s.TLS.KeyFile, "server.tls.", v.fault)
 	if len(s.TLS.CipherSuites) == 0 || s.TLS.MinVersion == "VersionTLS13" {
 		return
 	}
 	if !slices.Contains(s.TLS.CipherSuites, http2Suites[0]) && !slices.Contains(s.TLS.CipherSuites, http2Suites[1]) {
 		v.fault("no cipher suite is there that HTTP/2 requires; add "+alternatives(http2Suites[:]), "server.tls.cipherSuites")
-	}
-}
-
-// pair checks that a certificate and its key are given together.
-func (v *validator) pair(certFile, keyFile, path string) {
-	switch {
-	case certFile != "" && keyFile == "":
-		v.fault("certFile is given without keyFile; give both or neither", path+".certFile", path+".keyFile")
-	case certFile == "" && keyFile != "":
-		v.fault("keyFile is given without certFile; give both or neither", path+".keyFile", path+".certFile")
 	}
 }
 

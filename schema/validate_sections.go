@@ -26,6 +26,7 @@ func (s *CertificateSigningRequestSigningController) Validate(_ *ControllerManag
 	}
 }
 
+// reportPair checks that a certificate and its key are given together.
 func reportPair(certFile, keyFile, prefix string, report func(string, ...string)) {
 	switch {
 	case certFile != "" && keyFile == "":

@@ -287,6 +287,12 @@ func (r *treeReader) scalar(n *yaml.Node, t *tree) *tree {
 		t.value = nil
 		return t
 	case "!!bool", "!!int", "!!float":
+		if tag == "!!int" && strings.HasPrefix(strings.TrimLeft(n.Value, "+-"), "0o") {
+			// An octal number of YAML 1.2 is a string in YAML 1.1, which most writers
+			// follow and so leave without quotes.
+			t.value = n.Value
+			return t
+		}
 		if err := n.Decode(&t.value); err != nil {
 			t.value = rejected{}
 			r.fault(n, "%s is not what its YAML tag %s says", show(n.Value), tag)

@@ -155,3 +155,22 @@ func TestCheckLooksAtOnce(t *testing.T) {
 		}
 	})
 }
+
+// Between two polls nothing tells of a write but the file itself.
+func TestWriterIsSeenBetweenPolls(t *testing.T) {
+	o := Options{Debounce: time.Second, PollInterval: 10 * time.Second}
+	inBubble(t, o, func(t *testing.T, path string, f *following) {
+		time.Sleep(9800 * time.Millisecond)
+		content := ""
+		for range 10 { // from before the poll until 4 s after it
+			content += "x"
+			write(t, path, content)
+			time.Sleep(500 * time.Millisecond)
+		}
+		time.Sleep(5 * time.Second)
+		reports, _ := f.snapshot()
+		if len(reports) != 2 || last(f) != content {
+			t.Errorf("reported %s, want the start and all ten bytes", contents(reports))
+		}
+	})
+}

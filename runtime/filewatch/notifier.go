@@ -96,9 +96,6 @@ func (n *notifier) listen(watcher *fsnotify.Watcher) {
 func (n *notifier) relevant(e fsnotify.Event) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if _, self := n.names[e.Name]; self {
-		return true
-	}
 	return n.names[filepath.Dir(e.Name)][filepath.Base(e.Name)]
 }
 

@@ -15,7 +15,7 @@ type target struct {
 	// path has no symbolic links.
 	path string
 	info fs.FileInfo
-	// names of the entries that matter; the target itself always does.
+	// names of the entries that matter; none when the target is the file.
 	names map[string]bool
 }
 

@@ -122,7 +122,7 @@ func (p *Proxy) start() error {
 		ModifyResponse: p.modifyResponse,
 		// The client sees a broken connection, as it would without the proxy.
 		ErrorHandler: func(http.ResponseWriter, *http.Request, error) {
-			panic(http.ErrAbortHandler) //nolint:forbidigo // net/http's way to break the connection
+			panic(http.ErrAbortHandler) // net/http's way to break the connection
 		},
 		ErrorLog: log.New(io.Discard, "", 0),
 	}
@@ -284,7 +284,7 @@ func (p *Proxy) Cut() {
 	defer p.mu.Unlock()
 	p.cut = true
 	for connection := range p.connections {
-		connection.Close() //nolint:errcheck // broken on purpose
+		connection.Close() // broken on purpose
 	}
 }
 
@@ -302,7 +302,7 @@ func (p *Proxy) track(connection net.Conn, state http.ConnState) {
 	case http.StateNew:
 		p.connections[connection] = struct{}{}
 		if p.cut {
-			connection.Close() //nolint:errcheck // broken on purpose
+			connection.Close() // broken on purpose
 		}
 	case http.StateClosed, http.StateHijacked:
 		delete(p.connections, connection)

@@ -158,7 +158,7 @@ func httpOK(ctx context.Context, client *http.Client, url string) error {
 	if err != nil {
 		return err
 	}
-	defer response.Body.Close() //nolint:errcheck // not read
+	defer response.Body.Close() // not read
 	if response.StatusCode != http.StatusOK {
 		return fmt.Errorf("GET %s: %s", url, response.Status)
 	}

@@ -59,7 +59,7 @@ func (l *AuditLog) Entries(from AuditPosition) ([]auditv1.Event, AuditPosition, 
 	if err != nil {
 		return nil, from, fmt.Errorf("read the audit log: %w", err)
 	}
-	defer file.Close() //nolint:errcheck // only read
+	defer file.Close() // only read
 	content, err := io.ReadAll(io.NewSectionReader(file, int64(from), 1<<62))
 	if err != nil {
 		return nil, from, fmt.Errorf("read the audit log: %w", err)

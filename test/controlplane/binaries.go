@@ -289,10 +289,10 @@ func lockFile(ctx context.Context, path string, waiting func()) (unlock func(), 
 	for {
 		err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 		if err == nil {
-			return func() { file.Close() }, nil //nolint:errcheck // closing unlocks
+			return func() { file.Close() }, nil // closing unlocks
 		}
 		if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
-			file.Close() //nolint:errcheck // nothing was written
+			file.Close() // nothing was written
 			return nil, fmt.Errorf("lock %s: %w", path, err)
 		}
 		if waiting != nil {
@@ -302,7 +302,7 @@ func lockFile(ctx context.Context, path string, waiting func()) (unlock func(), 
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
-			file.Close() //nolint:errcheck // nothing was written
+			file.Close() // nothing was written
 			return nil, fmt.Errorf("lock %s: %w", path, context.Cause(ctx))
 		}
 	}

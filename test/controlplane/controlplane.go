@@ -169,7 +169,7 @@ func (cp *ControlPlane) AdminConfig() *rest.Config {
 func (cp *ControlPlane) Config(user string, groups ...string) *rest.Config {
 	pair, err := cp.PKI.client(user, groups)
 	if err != nil {
-		panic(err) //nolint:forbidigo // only a faulty template of ours can fail
+		panic(err) // only a faulty template of ours can fail
 	}
 	return &rest.Config{
 		Host:            cp.APIServer.URL,

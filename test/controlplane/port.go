@@ -24,7 +24,7 @@ func reservePort() (*port, error) {
 	unix.CloseOnExec(fd)
 	number, err := bindShared(fd)
 	if err != nil {
-		unix.Close(fd) //nolint:errcheck // nothing was written
+		unix.Close(fd) // nothing was written
 		return nil, fmt.Errorf("reserve a port: %w", err)
 	}
 	return &port{fd: fd, number: number}, nil
@@ -53,5 +53,5 @@ func bindShared(fd int) (int, error) {
 func (p *port) String() string { return strconv.Itoa(p.number) }
 
 func (p *port) release() {
-	unix.Close(p.fd) //nolint:errcheck // nothing was written
+	unix.Close(p.fd) // nothing was written
 }

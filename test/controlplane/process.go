@@ -71,7 +71,7 @@ func (p *Process) Start() error {
 		// thread has to live as long as the child.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
-		defer log.Close() //nolint:errcheck // what matters is written by the child
+		defer log.Close() // what matters is written by the child
 		if err := r.cmd.Start(); err != nil {
 			started <- err
 			return

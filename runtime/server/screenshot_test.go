@@ -4,41 +4,82 @@ package server
 
 import (
 	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"testing"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
 )
 
-// TestScreenshot takes pictures of the status page for the documentation:
+// TestScreenshot takes the pictures of the status page for the documentation,
+// of sample data or of a daemon that runs:
 //
 //	go test -tags screenshot -run TestScreenshot ./runtime/server
+//	DAEMON=https://127.0.0.1:10257 KUBECONFIG=$PWD/.run/admin.kubeconfig go test -tags screenshot …
 //
-// CHROMIUM is the browser (default: chromium), SCREENSHOTS the folder to write
-// to, URL a page to take instead of the sample's.
+// PAGE is the page (default: /), SIZE the window's (default: 1200,1200), and
+// SCREENSHOTS the folder to write to (default: docs/images).
 func TestScreenshot(t *testing.T) {
-	url := os.Getenv("URL")
-	if url == "" {
+	web := httptest.NewUnstartedServer(nil)
+	if daemon := os.Getenv("DAEMON"); daemon != "" {
+		web.Config.Handler = proxyTo(t, daemon, os.Getenv("KUBECONFIG"))
+	} else {
 		s, err := New(Options{Sources: sample(), Version: "v0.1.0", Started: before(sampleUptime)})
 		if err != nil {
 			t.Fatal(err)
 		}
-		web := httptest.NewServer(s.Handler())
-		defer web.Close()
-		url = web.URL + os.Getenv("PAGE")
+		web.Config.Handler = s.Handler()
+	}
+	web.Start()
+	defer web.Close()
+	folder, err := filepath.Abs(setting("SCREENSHOTS", "../../docs/images"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		t.Fatal(err)
 	}
 	for _, look := range []struct{ name, scheme string }{{"status", "1"}, {"status-dark", "0"}} {
-		to := os.Getenv("SCREENSHOTS") + "/" + look.name + ".png"
-		size := "1200,1000"
-		if s := os.Getenv("SIZE"); s != "" {
-			size = s
-		}
+		to := filepath.Join(folder, look.name+".png")
 		out, err := exec.CommandContext(t.Context(), "chromium", "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic",
 			"--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync",
-			"--user-data-dir="+t.TempDir(), "--hide-scrollbars", "--force-device-scale-factor=1", "--window-size="+size,
-			"--blink-settings=preferredColorScheme="+look.scheme, "--screenshot="+to, url).CombinedOutput()
+			"--user-data-dir="+t.TempDir(), "--hide-scrollbars", "--window-size="+setting("SIZE", "1200,1200"),
+			"--blink-settings=preferredColorScheme="+look.scheme, "--screenshot="+to, web.URL+setting("PAGE", "/")).CombinedOutput()
 		if err != nil {
 			t.Fatalf("chromium: %v\n%s", err, out)
 		}
 		t.Log("wrote", to)
 	}
+}
+
+// proxyTo stands between the browser, which has no certificate, and a daemon
+// whose administrator kubeconfig names.
+func proxyTo(t *testing.T, daemon, kubeconfig string) *httputil.ReverseProxy {
+	t.Helper()
+	target, err := url.Parse(daemon)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The daemon's certificate may be self-signed, and it is on this machine.
+	config.TLSClientConfig.Insecure, config.TLSClientConfig.CAData, config.TLSClientConfig.CAFile = true, nil, ""
+	transport, err := rest.TransportFor(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &httputil.ReverseProxy{Transport: transport, Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) }}
+}
+
+func setting(name, otherwise string) string {
+	if value := os.Getenv(name); value != "" {
+		return value
+	}
+	return otherwise
 }

@@ -58,3 +58,6 @@ func (c *twoClocks) Since(t time.Time) time.Duration { return c.wall.Sub(t) }
 func (c *twoClocks) AfterFunc(time.Duration, func()) clock.Timer {
 	return clock.RealClock{}.AfterFunc(time.Hour, func() {})
 }
+
+// pass lets time go by in a bubble of synctest, where nobody waits for it.
+func pass(d time.Duration) { time.Sleep(d) } //nolint:forbidigo // the time is simulated

@@ -30,13 +30,13 @@ func TestFenceShutsAtItsDeadlineUnlessExtended(t *testing.T) {
 		if got := f.Deadline(); !got.Equal(start.Add(10 * time.Second)) {
 			t.Errorf("Deadline() = %s, want 10s from the start", got.Sub(start))
 		}
-		time.Sleep(9 * time.Second)
+		pass(9 * time.Second)
 		expectOpen(t, f)
 		f.Extend(start.Add(15 * time.Second))
-		time.Sleep(5 * time.Second) // 14 s
+		pass(5 * time.Second) // 14 s
 		expectOpen(t, f)
 		f.Extend(start.Add(14500 * time.Millisecond)) // an earlier time counts too
-		time.Sleep(500 * time.Millisecond)
+		pass(500 * time.Millisecond)
 		expectShut(t, f)
 		f.Extend(time.Now().Add(-time.Second)) // over already
 		expectShut(t, f)
@@ -45,7 +45,7 @@ func TestFenceShutsAtItsDeadlineUnlessExtended(t *testing.T) {
 		f.Shut()
 		expectShut(t, f)
 		f.OpenAlways()
-		time.Sleep(24 * time.Hour)
+		pass(24 * time.Hour)
 		expectOpen(t, f)
 		if !f.Deadline().IsZero() {
 			t.Errorf("Deadline() = %s while always open, want zero", f.Deadline())
@@ -148,7 +148,7 @@ func TestWriteInFlightIsCancelledAtTheDeadline(t *testing.T) {
 		start := time.Now()
 		f.Extend(start.Add(10 * time.Second))
 		go func() {
-			time.Sleep(8 * time.Second)
+			pass(8 * time.Second)
 			f.Extend(start.Add(20 * time.Second)) // renewed while the write is under way
 		}()
 		_, err := rt.RoundTrip(newRequest(t, http.MethodPost, "https://server/api/v1/pods", strings.NewReader("{}")))

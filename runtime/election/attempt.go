@@ -12,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
-	"k8s.io/klog/v2"
 )
 
 // attempt is one run of client-go's elector, which cannot change its timings
@@ -106,7 +105,7 @@ func (l *lock) RecordEvent(change string) {
 // waits for ended.
 func (a *attempt) start(ctx context.Context) {
 	ctx, a.cancel = context.WithCancel(ctx)
-	ctx = klog.NewContext(ctx, logr.FromSlogHandler(a.e.o.Logger.Handler()))
+	ctx = logr.NewContext(ctx, logr.FromSlogHandler(a.e.o.Logger.Handler()))
 	go func() {
 		defer close(a.ended)
 		defer a.cancel()

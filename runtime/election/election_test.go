@@ -139,7 +139,7 @@ func TestLeaseTakenAwayIsNoticedAndStoodForAgain(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := &server{}
 				c := newCandidate(t, s, "a")
-				c.lose = func() { time.Sleep(5 * time.Second) } // controllers stop
+				c.lose = func() { pass(5 * time.Second) } // controllers stop
 				defer c.run(t)()
 				settle(5 * time.Second)
 				s.hold(thief, 15)
@@ -211,7 +211,7 @@ func TestStoppedLeaderHasLost(t *testing.T) {
 				c := newCandidate(t, s, "a")
 				defer c.run(t)()
 				settle(5 * time.Second)
-				s.fail(func(context.Context, string) error { time.Sleep(40 * time.Second); return nil }) // stopped in a request
+				s.fail(func(context.Context, string) error { pass(40 * time.Second); return nil }) // stopped in a request
 				settle(20 * time.Second)
 				if c.fence.Allow() == nil {
 					t.Error("the fence is open though the lease has expired")
@@ -580,7 +580,7 @@ func TestPanicInTheElectorIsContained(t *testing.T) {
 		settle(5 * time.Second)
 		s.fail(func(_ context.Context, verb string) error {
 			if verb == "update" {
-				panic("broken")
+				panic("broken") //nolint:forbidigo // it is contained
 			}
 			return nil
 		})

@@ -71,6 +71,16 @@ func available(list []*appsv1.ReplicaSet) int64 {
 	return sum
 }
 
+// serving is the sum of the available replicas that will stay. A status that
+// has not caught up with a scale-down still counts replicas that are about to go.
+func serving(list []*appsv1.ReplicaSet) int64 {
+	var sum int64
+	for _, rs := range list {
+		sum += int64(min(rs.Status.AvailableReplicas, replicasOf(rs.Spec.Replicas)))
+	}
+	return sum
+}
+
 // nextRevision is the number of the current template's revision if it has none yet.
 func (r *rollout) nextRevision() int64 {
 	var highest int64
@@ -215,11 +225,12 @@ func (r *rollout) useExisting(ctx context.Context, name string, taken error) err
 func (r *rollout) creationFailed(ctx context.Context, name string, cause error) error {
 	message := fmt.Sprintf("Failed to create new replica set %q: %v", name, cause)
 	r.events.Event(r.d, corev1.EventTypeWarning, reasonReplicaSetCreateError, message)
+	r.plainStatus()
 	if hasDeadline(r.d) {
 		r.setCondition(appsv1.DeploymentProgressing, corev1.ConditionFalse, reasonReplicaSetCreateError, message)
-		if err := r.writeStatus(ctx); err != nil {
-			r.log.Error("cannot report that a replica set was refused", "deployment", r.d.Namespace+"/"+r.d.Name, "err", err)
-		}
+	}
+	if err := r.writeStatus(ctx); err != nil {
+		r.log.Error("cannot report that a replica set was refused", "deployment", r.d.Namespace+"/"+r.d.Name, "err", err)
 	}
 	return fmt.Errorf("create replica set %s: %w", name, cause)
 }

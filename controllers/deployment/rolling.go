@@ -52,7 +52,7 @@ func (r *rollout) shrinkOld(ctx context.Context) bool {
 	unhealthy := r.shrink(ctx, most, func(rs *appsv1.ReplicaSet) int64 {
 		return int64(replicasOf(rs.Spec.Replicas)) - int64(rs.Status.AvailableReplicas)
 	})
-	healthy := r.shrink(ctx, available(r.all)-r.bounds.minAvailable(), func(rs *appsv1.ReplicaSet) int64 {
+	healthy := r.shrink(ctx, serving(r.all)-r.bounds.minAvailable(), func(rs *appsv1.ReplicaSet) int64 {
 		return int64(replicasOf(rs.Spec.Replicas))
 	})
 	return unhealthy || healthy

@@ -127,7 +127,7 @@ func TestStopIsNotSleptThrough(t *testing.T) {
 }
 
 func TestStreamOfStateThatIsRefusedIsNoFault(t *testing.T) {
-	refused := &apierrors.StatusError{ErrStatus: metav1.Status{Code: http.StatusUnprocessableEntity, Reason: metav1.StatusReasonInvalid}}
+	refused := &apierrors.StatusError{ErrStatus: metav1.Status{Code: http.StatusUnprocessableEntity, Reason: metav1.StatusReasonInvalid, Message: "no"}}
 	yes := true
 	for _, test := range []struct {
 		options metav1.ListOptions

@@ -19,11 +19,7 @@ func (m *Manager) lead(ctx context.Context) {
 func (m *Manager) lost() {
 	m.log.Info("stopping the controllers: this process does not lead any more")
 	m.supervisor.SetLeading(false)
-	m.mu.Lock()
-	wanted := m.wanted
-	m.mu.Unlock()
-	_, settled := m.supervisor.Apply(wanted)
-	<-settled
+	<-m.supervisor.Settled()
 	if err := m.supervisor.StuckAfterLoss(); err != nil {
 		m.fail(fmt.Errorf("leadership was lost: %w", err))
 	}

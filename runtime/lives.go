@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"sync"
+	"time"
 
 	"github.com/wheelhouse-project/wheelhouse/runtime/controller"
 	"github.com/wheelhouse-project/wheelhouse/runtime/informers"
@@ -25,6 +25,8 @@ func (m *Manager) newLife(name string, section schema.Section, cfg *schema.Contr
 	if err != nil {
 		return nil, fmt.Errorf("make the clients of %s: %w", name, err)
 	}
+	m.clients.SetControllerLimits(name, section.Base().Client)
+	aborted := m.aborts.of(name)
 	l, err := life.New(life.Options{
 		Descriptor:         descriptor,
 		Section:            section,
@@ -36,15 +38,17 @@ func (m *Manager) newLife(name string, section schema.Section, cfg *schema.Contr
 		Metrics:            m.metrics.Controller(name),
 		QueueMetrics:       m.metrics,
 		DeleteQueueMetrics: m.metrics.DeleteQueue,
-		CatchUp:            m.catchUp,
-		Logger:             m.logging.Logger(name),
-		Clock:              m.clock,
+		CatchUp: func(ctx context.Context, lease *informers.Lease) error {
+			return m.catchUp(ctx, lease, aborted)
+		},
+		Logger: m.logging.Logger(name),
+		Clock:  m.clock,
 	})
 	if err != nil {
 		m.panics.count(name, err)
 		return nil, err
 	}
-	return &countedLife{Life: l, name: name, panics: m.panics}, nil
+	return &watchedLife{Life: l, name: name, manager: m}, nil
 }
 
 func (m *Manager) descriptor(name string) (controller.Descriptor, bool) {
@@ -56,8 +60,15 @@ func (m *Manager) descriptor(name string) (controller.Descriptor, bool) {
 	return controller.Descriptor{}, false
 }
 
-// catchUp waits until the caches of a lease hold what an earlier leader wrote.
-func (m *Manager) catchUp(ctx context.Context, lease *informers.Lease) error {
+// catchUp waits until the caches of a lease hold what an earlier leader wrote,
+// and, if the controller's last life was cut short at aborted, what its requests
+// without an answer may have written.
+func (m *Manager) catchUp(ctx context.Context, lease *informers.Lease, aborted time.Time) error {
+	if !aborted.IsZero() {
+		if err := lease.CatchUp(ctx, aborted); err != nil {
+			return err
+		}
+	}
 	if marks, known := m.elector.LastMarks(); known {
 		return lease.WaitForSync(ctx, marks)
 	}
@@ -99,20 +110,49 @@ func (m *Manager) followDiscovery(ctx context.Context) {
 	}
 }
 
-// countedLife counts the panics that end a life.
-type countedLife struct {
-	supervisor.Life
-	name   string
-	panics *panicCounter
+// watchedLife tells the manager how a life ended, and gives it limits of its own.
+type watchedLife struct {
+	*life.Life
+	name    string
+	manager *Manager
 }
 
-func (l *countedLife) Run(ctx, workCtx context.Context, lead <-chan struct{}) error {
+// Run implements supervisor.Life.
+func (l *watchedLife) Run(ctx, workCtx context.Context, lead <-chan struct{}) error {
 	err := l.Life.Run(ctx, workCtx, lead)
-	l.panics.count(l.name, err)
+	l.manager.panics.count(l.name, err)
+	if workCtx.Err() != nil {
+		l.manager.aborts.add(l.name, l.manager.clock.Now())
+	}
 	return err
 }
 
-func (l *countedLife) Handler() http.Handler { return l.Life.Handler() }
+// ApplyLive implements supervisor.Life.
+func (l *watchedLife) ApplyLive(section schema.Section) {
+	l.manager.clients.SetControllerLimits(l.name, section.Base().Client)
+	l.Life.ApplyLive(section)
+}
+
+// abortLog remembers when reconciles of a controller were last cancelled.
+type abortLog struct {
+	mu     sync.Mutex
+	aborts map[string]time.Time
+}
+
+func newAbortLog() *abortLog { return &abortLog{aborts: map[string]time.Time{}} }
+
+func (a *abortLog) add(name string, at time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.aborts[name] = at
+}
+
+// of is zero when nothing was cancelled.
+func (a *abortLog) of(name string) time.Time {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.aborts[name]
+}
 
 // panicCounter counts panics by controller.
 type panicCounter struct {

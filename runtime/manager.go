@@ -27,7 +27,6 @@ import (
 	"github.com/wheelhouse-project/wheelhouse/runtime/server"
 	"github.com/wheelhouse-project/wheelhouse/runtime/supervisor"
 	"github.com/wheelhouse-project/wheelhouse/runtime/telemetry"
-	"github.com/wheelhouse-project/wheelhouse/schema"
 )
 
 // component is the name under which the process stands for its lease, records
@@ -76,6 +75,7 @@ type Manager struct {
 
 	engineEvents *engineEvents
 	panics       *panicCounter
+	aborts       *abortLog
 	reloads      *reloadLog
 	exit         chan error
 	first        *config.Snapshot
@@ -83,8 +83,6 @@ type Manager struct {
 	mu sync.Mutex
 	// status is replaced, never changed.
 	status server.ConfigStatus
-	// wanted is the newest configuration.
-	wanted *schema.ControllerManagerConfiguration
 	// ledSince is when this process last began to lead.
 	ledSince time.Time
 }
@@ -116,6 +114,7 @@ func New(o Options) (*Manager, error) {
 		metrics: telemetry.NewMetrics(),
 		source:  config.NewSource(o.Config),
 		panics:  newPanicCounter(),
+		aborts:  newAbortLog(),
 		reloads: newReloadLog(),
 		exit:    make(chan error, 1),
 	}

@@ -56,6 +56,9 @@ func (m *Manager) apply(snapshot *config.Snapshot) *reload {
 		record:  server.Reload{At: began, Trigger: snapshot.Trigger, Digest: snapshot.Digest, Plan: plan},
 	}
 	m.show(snapshot, effective, pending)
+	for _, warning := range snapshot.Warnings {
+		m.log.Warn("a value of the configuration has no effect", "at", warning.Origin.String(), "path", warning.Path, "why", warning.Message)
+	}
 	for _, part := range []struct {
 		path  string
 		apply func() error
@@ -92,7 +95,6 @@ func (m *Manager) show(snapshot *config.Snapshot, effective *schema.ControllerMa
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.status = status
-	m.wanted = snapshot.Config
 }
 
 // finish records a reload.

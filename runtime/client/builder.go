@@ -26,6 +26,8 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/controller-manager/pkg/clientbuilder"
+
+	config "github.com/wheelhouse-project/wheelhouse/schema"
 )
 
 // tokenRequestTimeout bounds each request for a service account's credentials.
@@ -237,14 +239,19 @@ func (b *Builder) SetLimits(qps float64, burst int) {
 }
 
 // SetControllerLimits gives a controller that For was called for limits of its
-// own, 0 for none.
-func (b *Builder) SetControllerLimits(controller string, qps float64, burst int) {
+// own; nil takes them away.
+func (b *Builder) SetControllerLimits(controller string, own *config.ClientLimits) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if c := b.controllers[controller]; c != nil {
-		c.own = &limits{qps, burst}
-		b.limit(c)
+	c := b.controllers[controller]
+	if c == nil {
+		return
 	}
+	c.own = nil
+	if own != nil {
+		c.own = &limits{own.QPS, own.Burst}
+	}
+	b.limit(c)
 }
 
 func (b *Builder) limit(c *controllerClients) {

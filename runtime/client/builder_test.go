@@ -16,6 +16,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes"
+
+	config "github.com/wheelhouse-project/wheelhouse/schema"
 )
 
 // builderFor makes a builder for a server that handler answers for.
@@ -194,7 +196,7 @@ func TestLimitsChangeWhileRunning(t *testing.T) {
 			t.Fatalf("limited without a limit: %v", err)
 		}
 	}
-	b.SetControllerLimits("c", 0.001, 1)
+	b.SetControllerLimits("c", &config.ClientLimits{QPS: 0.001, Burst: 1})
 	b.SetLimits(0, 0)
 	if err := errors.Join(get(10*time.Second), get(10*time.Second)); err == nil {
 		t.Error("the controller's own limit does not hold")

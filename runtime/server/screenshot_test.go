@@ -3,16 +3,21 @@
 package server
 
 import (
+	"fmt"
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
+	"sync/atomic"
 	"testing"
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/wheelhouse-project/wheelhouse/runtime/election"
 )
 
 // TestScreenshot takes the pictures of the status page for the documentation,
@@ -45,15 +50,47 @@ func TestScreenshot(t *testing.T) {
 	}
 	for _, look := range []struct{ name, scheme string }{{"status", "1"}, {"status-dark", "0"}} {
 		to := filepath.Join(folder, look.name+".png")
-		out, err := exec.CommandContext(t.Context(), "chromium", "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic",
-			"--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync",
-			"--user-data-dir="+t.TempDir(), "--hide-scrollbars", "--window-size="+setting("SIZE", "1200,1200"),
-			"--blink-settings=preferredColorScheme="+look.scheme, "--screenshot="+to, web.URL+setting("PAGE", "/")).CombinedOutput()
-		if err != nil {
-			t.Fatalf("chromium: %v\n%s", err, out)
-		}
+		chromium(t, "--hide-scrollbars", "--window-size="+setting("SIZE", "1200,1200"),
+			"--blink-settings=preferredColorScheme="+look.scheme, "--screenshot="+to, web.URL+setting("PAGE", "/"))
 		t.Log("wrote", to)
 	}
+}
+
+// TestPagesAreLive opens the status page in a browser: under its own policy it
+// asks for newer content and shows it.
+func TestPagesAreLive(t *testing.T) {
+	sources := sample()
+	var asked atomic.Int64
+	sources.Election = func() election.Status {
+		return election.Status{Leader: true, Identity: fmt.Sprintf("answer-%d", asked.Add(1))}
+	}
+	s, err := New(Options{Sources: sources})
+	if err != nil {
+		t.Fatal(err)
+	}
+	web := httptest.NewServer(s.Handler())
+	defer web.Close()
+	page := chromium(t, "--virtual-time-budget=7000", "--dump-dom", web.URL+"/")
+	if asked.Load() < 2 || strings.Contains(page, ">answer-1<") {
+		t.Errorf("asked %d times, shows:\n%s", asked.Load(), page)
+	}
+	mustContain(t, page, `<span id="live-text" role="status">Live</span>`)
+}
+
+// chromium returns what the browser prints.
+func chromium(t *testing.T, args ...string) string {
+	t.Helper()
+	command := exec.CommandContext(t.Context(), "chromium", append([]string{
+		"--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+		"--disable-component-update", "--disable-sync", "--user-data-dir=" + t.TempDir(),
+	}, args...)...)
+	var problems strings.Builder
+	command.Stderr = &problems
+	out, err := command.Output()
+	if err != nil {
+		t.Fatalf("chromium: %v\n%s", err, problems.String())
+	}
+	return string(out)
 }
 
 // proxyTo stands between the browser, which has no certificate, and a daemon

@@ -78,7 +78,8 @@ func (d *Discovery) poll(ctx context.Context) error {
 	for _, list := range lists {
 		gv, parseErr := schema.ParseGroupVersion(list.GroupVersion)
 		if parseErr != nil {
-			d.o.Logger.Warn("API server serves a group and version that cannot be read", "groupVersion", list.GroupVersion, "error", parseErr)
+			d.o.Logger.Warn("API server serves a group and version that cannot be read",
+				"groupVersion", list.GroupVersion, "error", parseErr)
 			continue
 		}
 		for i := range list.APIResources {

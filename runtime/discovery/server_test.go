@@ -160,7 +160,7 @@ func TestAggregatedAPIThatIsDownIsStillServed(t *testing.T) {
 	client := kubernetes.NewForConfigOrDie(cp.AdminConfig())
 	gv := schema.GroupVersion{Group: "aggregated.example.com", Version: "v1"}
 	backend := aggregatedServer(t, gv)
-	host, portText, err := net.SplitHostPort(backend.Listener.Addr().String())
+	_, portText, err := net.SplitHostPort(backend.Listener.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -173,7 +173,6 @@ func TestAggregatedAPIThatIsDownIsStillServed(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Name: "backend"},
 		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "localhost"},
 	}
-	_ = host
 	if _, err := client.CoreV1().Services(namespace).Create(t.Context(), service, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}

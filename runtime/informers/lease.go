@@ -95,7 +95,8 @@ func (l *Lease) Start() {
 // WaitForSync returns when every leased informer has synced, every handler has
 // had its initial replay, and the store of each resource in marks is at least
 // as new as its resourceVersion there; or with ctx's error, or that of Err. A
-// mark must come from a write to that resource: others may never be reached.
+// mark is best the version of a write to its resource, whose event brings the
+// store there; for another one CatchUp is done after two seconds.
 func (l *Lease) WaitForSync(ctx context.Context, marks map[schema.GroupResource]string) error {
 	l.Start()
 	for _, i := range l.informers() {

@@ -51,10 +51,11 @@ func (p *Pool) newShared(k key) (*shared, error) {
 	}
 	s.context, s.stop = context.WithCancel(p.context)
 	s.source = newSource(p, k, requests)
-	s.informer = cache.NewSharedIndexInformerWithOptions(s.source.listWatch(p.client(k)), requests.example(), cache.SharedIndexInformerOptions{
-		ObjectDescription: k.String(),
-		Indexers:          cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc},
-	})
+	s.informer = cache.NewSharedIndexInformerWithOptions(s.source.listWatch(p.client(k)), requests.example(),
+		cache.SharedIndexInformerOptions{
+			ObjectDescription: k.String(),
+			Indexers:          cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc},
+		})
 	err = errors.Join(
 		s.informer.SetTransform(stripManagedFields),
 		s.informer.SetWatchErrorHandlerWithContext(func(ctx context.Context, _ *cache.Reflector, err error) {

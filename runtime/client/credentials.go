@@ -18,7 +18,7 @@ import (
 
 // The files of a pod's service account.
 const (
-	podTokenFile = "/var/run/secrets/kubernetes.io/serviceaccount/token"
+	podTokenFile = "/var/run/secrets/kubernetes.io/serviceaccount/token" //nolint:gosec // a path, not a token
 	podCAFile    = "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt"
 )
 
@@ -35,9 +35,10 @@ type credentials struct {
 // path is empty, and the files that it refers to. The files are returned even
 // with an error: the one that is missing may appear.
 func loadCredentials(kubeconfig string) (*credentials, []string, error) {
-	c, files, err := &credentials{}, []string(nil), error(nil)
+	c := &credentials{}
+	files := []string{podCAFile, podTokenFile}
+	var err error
 	if kubeconfig == "" {
-		files = []string{podCAFile, podTokenFile}
 		err = c.fromPod()
 	} else {
 		files, err = c.fromKubeconfig(kubeconfig)

@@ -60,4 +60,4 @@ func (c *twoClocks) AfterFunc(time.Duration, func()) clock.Timer {
 }
 
 // pass lets time go by in a bubble of synctest, where nobody waits for it.
-func pass(d time.Duration) { time.Sleep(d) } //nolint:forbidigo // the time is simulated
+func pass(d time.Duration) { time.Sleep(d) }

@@ -24,7 +24,7 @@ func (t *fenceTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 		t.fence.refused.Add(1)
 		return nil, fmt.Errorf("refused: %w", err)
 	}
-	resp, err := t.next.RoundTrip(t.guarded(req, ctx))
+	resp, err := t.next.RoundTrip(t.guarded(ctx, req))
 	if err != nil {
 		defer release()
 		if errors.Is(err, ErrFenced) || errors.Is(context.Cause(ctx), ErrFenced) {
@@ -44,7 +44,7 @@ func (t *fenceTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 // fence is open: a process that is stopped between the check and the sending
 // finds the fence shut at the last moment, and the API server ignores a write
 // whose body does not come.
-func (t *fenceTransport) guarded(req *http.Request, ctx context.Context) *http.Request {
+func (t *fenceTransport) guarded(ctx context.Context, req *http.Request) *http.Request {
 	req = req.WithContext(ctx)
 	if req.Body == nil || req.Body == http.NoBody {
 		return req
@@ -100,7 +100,7 @@ type answerBody struct {
 
 func (b *answerBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
-	if err != nil && err != io.EOF && errors.Is(context.Cause(b.ctx), ErrFenced) {
+	if err != nil && !errors.Is(err, io.EOF) && errors.Is(context.Cause(b.ctx), ErrFenced) {
 		err = fmt.Errorf("cancelled in flight: %w", ErrFenced)
 	}
 	return n, err

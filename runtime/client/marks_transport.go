@@ -30,7 +30,7 @@ func (t *marksTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err != nil {
 		// The caller reads as far as this went, and meets the same error.
 		resp.Body = &readBody{Reader: io.MultiReader(bytes.NewReader(body), failingReader{err}), Closer: resp.Body}
-		return resp, nil
+		return resp, nil //nolint:nilerr // the body says it
 	}
 	resp.Body = &readBody{Reader: bytes.NewReader(body), Closer: resp.Body}
 	version := resourceVersionOf(resp.Header.Get("Content-Type"), body)

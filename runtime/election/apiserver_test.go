@@ -241,7 +241,7 @@ func TestTimingsChangeUnderLoad(t *testing.T) {
 		}
 		eventually(t, 5*time.Second, "the lease has the new duration", func() error {
 			lease, err := leases.Leases(n).Get(t.Context(), "lease", metav1.GetOptions{})
-			if err == nil && *lease.Spec.LeaseDurationSeconds != int32(next.lease/time.Second) {
+			if err == nil && int64(*lease.Spec.LeaseDurationSeconds) != int64(next.lease/time.Second) {
 				err = errors.New("it has another")
 			}
 			return err

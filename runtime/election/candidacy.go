@@ -19,8 +19,8 @@ import (
 // acquire returns the attempt that leads, or nil when ctx ends.
 func (e *Elector) acquire(ctx context.Context) (*attempt, error) {
 	for {
-		if err := e.waitUntilFree(ctx); err != nil {
-			return nil, nil // ctx ended
+		if !e.waitUntilFree(ctx) {
+			return nil, nil
 		}
 		a, err := e.newAttempt(e.timings(), false)
 		if err != nil {
@@ -38,7 +38,7 @@ func (e *Elector) acquire(ctx context.Context) (*attempt, error) {
 		e.endTerm(a)
 		switch {
 		case ctx.Err() != nil:
-			return nil, nil
+			continue // waitUntilFree ends it
 		case errors.Is(a.err, errHeld) || apierrors.IsConflict(a.err) || apierrors.IsAlreadyExists(a.err):
 			continue // somebody was faster, and holds it now
 		}
@@ -47,35 +47,35 @@ func (e *Elector) acquire(ctx context.Context) (*attempt, error) {
 	}
 }
 
-// waitUntilFree returns when the Lease may be taken, or with ctx's error.
-func (e *Elector) waitUntilFree(ctx context.Context) error {
+// waitUntilFree returns true when the Lease may be taken, false when ctx ends.
+func (e *Elector) waitUntilFree(ctx context.Context) bool {
 	for ctx.Err() == nil {
 		lease, err := e.get(ctx)
 		switch {
 		case err == nil:
 			e.seen.see(lease)
 		case ctx.Err() != nil:
-			return ctx.Err()
+			return false
 		case !apierrors.IsNotFound(err):
 			e.o.Logger.Warn("Failed to read the leader lease, will try again", slog.Any("err", err))
 			e.pause(ctx)
 			continue
 		}
 		if e.seen.heldFor(e.o.Identity) == 0 {
-			return ctx.Err()
+			return ctx.Err() == nil
 		}
 		began := time.Now()
 		if err := e.watch(ctx, lease); err != nil && ctx.Err() == nil {
 			e.o.Logger.Warn("Failed to watch the leader lease, will read it instead", slog.Any("err", err))
 		}
 		if e.seen.heldFor(e.o.Identity) == 0 {
-			return ctx.Err()
+			return ctx.Err() == nil
 		}
 		if time.Since(began) < e.timings().retry { // there is no watch to be had
 			e.pause(ctx)
 		}
 	}
-	return ctx.Err()
+	return false
 }
 
 // watch returns when the Lease seems free, when the watch ends, or when ctx does.

@@ -321,4 +321,4 @@ func settle(d time.Duration) {
 }
 
 // pass lets time go by in a bubble of synctest, where nobody waits for it.
-func pass(d time.Duration) { time.Sleep(d) } //nolint:forbidigo // the time is simulated
+func pass(d time.Duration) { time.Sleep(d) }

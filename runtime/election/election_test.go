@@ -580,7 +580,7 @@ func TestPanicInTheElectorIsContained(t *testing.T) {
 		settle(5 * time.Second)
 		s.fail(func(_ context.Context, verb string) error {
 			if verb == "update" {
-				panic("broken") //nolint:forbidigo // it is contained
+				panic("broken")
 			}
 			return nil
 		})

@@ -62,7 +62,7 @@ func (l *leases) Get(ctx context.Context, name string, o metav1.GetOptions) (*co
 }
 
 func (l *leases) Create(ctx context.Context, lease *coordinationv1.Lease, o metav1.CreateOptions) (*coordinationv1.Lease, error) {
-	return l.write(ctx, lease, func(ctx context.Context) (*coordinationv1.Lease, error) {
+	return l.write(ctx, func(ctx context.Context) (*coordinationv1.Lease, error) {
 		return l.LeaseInterface.Create(ctx, lease, o)
 	})
 }
@@ -74,14 +74,14 @@ func (l *leases) Update(ctx context.Context, lease *coordinationv1.Lease, o meta
 	}
 	lease = lease.DeepCopy()
 	delete(lease.Annotations, writtenAnnotation) // it was for whoever takes the Lease, and is taken
-	return l.write(ctx, lease, func(ctx context.Context) (*coordinationv1.Lease, error) {
+	return l.write(ctx, func(ctx context.Context) (*coordinationv1.Lease, error) {
 		return l.LeaseInterface.Update(ctx, lease, o)
 	})
 }
 
 // write extends the fence when the Lease was written, counted from before the
 // request was sent: nobody can have seen it earlier.
-func (l *leases) write(ctx context.Context, lease *coordinationv1.Lease,
+func (l *leases) write(ctx context.Context,
 	send func(context.Context) (*coordinationv1.Lease, error)) (*coordinationv1.Lease, error) {
 	a := l.attempt
 	ctx, cancel := context.WithTimeout(ctx, a.timings.request())

@@ -1,0 +1,162 @@
+package bench
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/wheelhouse-project/wheelhouse/test/controlplane"
+)
+
+// row compares one measure.
+type row struct {
+	what, unit  string
+	ours, peers float64
+}
+
+// report is what has been measured so far.
+type report struct{ rows []row }
+
+// add replaces an earlier row of the same measure.
+func (r *report) add(what, unit string, ours, peers float64) {
+	fresh := row{what: what, unit: unit, ours: ours, peers: peers}
+	if i := slices.IndexFunc(r.rows, func(x row) bool { return x.what == what }); i >= 0 {
+		r.rows[i] = fresh
+		return
+	}
+	r.rows = append(r.rows, fresh)
+}
+
+// table is in Markdown.
+func (r *report) table() string {
+	var t strings.Builder
+	t.WriteString("| | Wheelhouse | kube-controller-manager | ratio |\n| --- | ---: | ---: | ---: |\n")
+	for _, x := range r.rows {
+		ratio := "–"
+		if x.peers != 0 {
+			ratio = fmt.Sprintf("%.2f", x.ours/x.peers)
+		}
+		fmt.Fprintf(&t, "| %s | %s | %s | %s |\n", x.what, quantity(x.ours, x.unit), quantity(x.peers, x.unit), ratio)
+	}
+	return t.String()
+}
+
+// quantity has three digits or so; a number without unit is a count.
+func quantity(v float64, unit string) string {
+	switch {
+	case unit == "":
+		return fmt.Sprintf("%.0f", v)
+	case v < 10:
+		return fmt.Sprintf("%.2f %s", v, unit)
+	default:
+		return fmt.Sprintf("%.1f %s", v, unit)
+	}
+}
+
+// prose is docs/benchmarks.md but for the machine, the peer's version and the table.
+const prose = `# Benchmarks
+
+What the daemon needs for its work beside kube-controller-manager, called the peer here. Made by
+` + "`BENCH_DOC=docs/benchmarks.md make bench`" + `; do not edit. The ratios (ours to the peer's, less is
+better) are what matters: both were measured in the same run, on the same machine, on control planes
+of the same kind. Absolute numbers say more about the machine, and times vary from run to run.
+
+Measured on %d CPUs, %s/%s, %s, against kube-controller-manager %s.
+
+%s
+How it is measured:
+
+- The control plane is real: etcd, kube-apiserver, kube-scheduler, and 4 nodes simulated by kwok. The
+  daemon has its default configuration. The peer runs only the controllers that the daemon has as
+  well: %s.
+- Pods: each program rolls the Deployments out on a fresh control plane, once it leads and is quiet.
+  The time runs from the first create until all are available. Requests are counted from the API
+  server's audit log by user agent, until the program has sent none for %s, because events are sent
+  late; renewals of the lease are left out. The least possible number of writes is 1,150: 1,000 pods,
+  50 ReplicaSets, and one status of each ReplicaSet and Deployment. The peer's default limits are 20
+  requests a second with bursts of 30, for each controller's client; without limits means 10,000.
+- Start: from the start of the process, with no lease held, until the ReplicaSet of a Deployment that
+  existed before is seen; median of %[9]d. Restart: the same, but after a SIGTERM of the leader, whose
+  lease stays as it leaves it: the daemon gives it back, the peer lets it run out.
+- Reload: from the write of the file until the effect is seen in /debug/controllers, asked every 5 ms;
+  median of %[10]d. It includes the debounce of 100 ms. The peer has no reload, so its restart is what
+  the same change costs there.
+- Idle: both start among the same Deployments of one pod each; CPU time and resident memory are from
+  /proc, after the program has gone quiet.
+- Binary: built with -ldflags "-s -w" and CGO_ENABLED=0. The peer's also holds the controllers that
+  the daemon does not have.
+`
+
+// write puts the report into the file that BENCH_DOC names, relative to the
+// module's root. Each benchmark calls it, so that a run that breaks off has
+// written what it measured.
+func (r *report) write(b *testing.B) {
+	b.Helper()
+	path := os.Getenv("BENCH_DOC")
+	if path == "" || len(r.rows) == 0 {
+		return
+	}
+	root, err := controlplane.Root()
+	if err != nil {
+		b.Fatal(err)
+	}
+	version, err := controlplane.KubernetesVersion()
+	if err != nil {
+		b.Fatal(err)
+	}
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(root, path)
+	}
+	text := fmt.Sprintf(prose, runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, runtime.Version(), version, r.table(),
+		strings.Join(peerControllers, ", "), quiet, startRepeats, reloads)
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil { //nolint:gosec // a document, for everyone to read
+		b.Fatal(err)
+	}
+}
+
+// median of one or more.
+func median(all []time.Duration) time.Duration {
+	sorted := slices.Sorted(slices.Values(all))
+	middle := len(sorted) / 2
+	if len(sorted)%2 == 1 {
+		return sorted[middle]
+	}
+	return (sorted[middle-1] + sorted[middle]) / 2
+}
+
+func TestTableHasRatios(t *testing.T) {
+	var r report
+	r.add("writes", "", 10, 20)
+	r.add("reads", "", 1, 0)
+	r.add("time", "s", 1.5, 20)
+	r.add("writes", "", 15, 20)
+	want := "| | Wheelhouse | kube-controller-manager | ratio |\n| --- | ---: | ---: | ---: |\n" +
+		"| writes | 15 | 20 | 0.75 |\n| reads | 1 | 0 | – |\n| time | 1.50 s | 20.0 s | 0.07 |\n"
+	if got := r.table(); got != want {
+		t.Errorf("table:\n%s\nwant:\n%s", got, want)
+	}
+}
+
+func TestMedian(t *testing.T) {
+	if got := median([]time.Duration{9, 1, 5}); got != 5 {
+		t.Errorf("median of three: %d, want 5", got)
+	}
+	if got := median([]time.Duration{4, 1, 9, 6}); got != 5 {
+		t.Errorf("median of four: %d, want 5", got)
+	}
+}
+
+func TestParseCPU(t *testing.T) {
+	got, err := parseCPU([]byte("7 (a ) b) S 1 2 3 4 5 6 7 8 9 10 150 50 0 0 20"))
+	if err != nil || got != 2*time.Second {
+		t.Errorf("%v, %v, want 2s", got, err)
+	}
+	if _, err := parseCPU([]byte("7 (a) S 1 2")); err == nil {
+		t.Error("a short line was accepted")
+	}
+}

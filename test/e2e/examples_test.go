@@ -78,7 +78,7 @@ func TestTheAPIServerAcceptsTheExamples(t *testing.T) {
 			t.Errorf("kustomization.yaml leaves out %s", entry.Name())
 		}
 	}
-	files := []string{filepath.Join("static-pod", "wheelhouse.yaml")}
+	files := []string{filepath.Join("static-pod", "wheelhouse.yaml"), filepath.Join("static-pod", "rbac.yaml")}
 	for _, resource := range k.Resources {
 		files = append(files, filepath.Join("deployment", resource))
 	}
@@ -113,10 +113,12 @@ func TestTheAPIServerAcceptsTheExamples(t *testing.T) {
 	}
 }
 
-func TestTheExamplesConfigurationIsValid(t *testing.T) {
-	out, err := exec.CommandContext(t.Context(), binary, "config", "validate", exampleConfig(t)).CombinedOutput()
-	if err != nil {
-		t.Errorf("%v\n%s", err, out)
+func TestTheExamplesConfigurationsAreValid(t *testing.T) {
+	for _, file := range []string{exampleConfig(t), filepath.Join(examples, "static-pod", "controller-manager.yaml")} {
+		out, err := exec.CommandContext(t.Context(), binary, "config", "validate", file).CombinedOutput()
+		if err != nil {
+			t.Errorf("%s: %v\n%s", file, err, out)
+		}
 	}
 }
 

@@ -1,9 +1,9 @@
 package bench
 
 import (
-	"bytes"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -17,8 +17,6 @@ import (
 const (
 	idleDeployments = 200
 	idleFor         = 20 * time.Second
-	// ticksPerSecond is USER_HZ, the unit of times in /proc/PID/stat on every Linux architecture that Go supports.
-	ticksPerSecond = 100
 )
 
 // usage of a process.
@@ -29,11 +27,7 @@ type usage struct {
 
 // measure reads /proc.
 func measure(pid int) (usage, error) {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return usage{}, fmt.Errorf("read the use of CPU: %w", err)
-	}
-	cpu, err := parseCPU(stat)
+	cpu, err := cpuTime(pid)
 	if err != nil {
 		return usage{}, err
 	}
@@ -53,22 +47,40 @@ func measure(pid int) (usage, error) {
 	return usage{}, fmt.Errorf("read the use of memory: no VmRSS of process %d", pid)
 }
 
-// parseCPU adds user and system time, fields 14 and 15 of /proc/PID/stat. The
-// name, field 2, is in parentheses and may hold spaces.
-func parseCPU(stat []byte) (time.Duration, error) {
-	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
-	if len(fields) < 13 {
-		return 0, fmt.Errorf("read the use of CPU: %d fields after the name: %q", len(fields), stat)
+// cpuTime adds the run times of all threads, in nanoseconds, since an idle
+// program needs little more than the 10 ms in which /proc/PID/stat counts. It
+// misses threads that have ended, which those of a Go program rarely do.
+func cpuTime(pid int) (time.Duration, error) {
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid))
+	if err != nil {
+		return 0, fmt.Errorf("read the use of CPU: %w", err)
 	}
-	var ticks int64
-	for _, field := range fields[11:13] {
-		n, err := strconv.ParseInt(field, 10, 64)
+	if len(threads) == 0 {
+		return 0, fmt.Errorf("read the use of CPU: process %d has no schedstat", pid)
+	}
+	var sum time.Duration
+	for _, thread := range threads {
+		text, err := os.ReadFile(thread)
 		if err != nil {
 			return 0, fmt.Errorf("read the use of CPU: %w", err)
 		}
-		ticks += n
+		ran, err := parseRunTime(string(text))
+		if err != nil {
+			return 0, err
+		}
+		sum += ran
 	}
-	return time.Duration(ticks) * time.Second / ticksPerSecond, nil
+	return sum, nil
+}
+
+// parseRunTime reads the first field of schedstat: nanoseconds on a CPU.
+func parseRunTime(schedstat string) (time.Duration, error) {
+	ran, _, ok := strings.Cut(schedstat, " ")
+	n, err := strconv.ParseInt(ran, 10, 64)
+	if err != nil || !ok {
+		return 0, fmt.Errorf("read the use of CPU: unexpected schedstat %q", schedstat)
+	}
+	return time.Duration(n), nil
 }
 
 // measureIdle starts the program anew, among objects that need nothing, and measures a while of idling.

@@ -122,7 +122,7 @@ func (r *report) write(b *testing.B) {
 	}
 	text := fmt.Sprintf(prose, runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, runtime.Version(), version, r.table(),
 		strings.Join(peerControllers, ", "), quiet, startRepeats, reloads)
-	if err := os.WriteFile(path, []byte(text), 0o644); err != nil { //nolint:gosec // a document, for everyone to read
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 		b.Fatal(err)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -25,8 +26,8 @@ import (
 	"github.com/wheelhouse-project/wheelhouse/test/controlplane"
 )
 
-// user is the identity whose rights the API server bootstraps.
-const user = "system:kube-controller-manager"
+// bootstrapped is the identity whose rights the API server bootstraps.
+const bootstrapped = "system:kube-controller-manager"
 
 // Build builds the binary into dir and returns its path.
 func Build(ctx context.Context, dir string, flags ...string) (string, error) {
@@ -56,6 +57,12 @@ type Options struct {
 	Config func(*schema.ControllerManagerConfiguration)
 	// Args are further flags.
 	Args []string
+	// Wrapper is a program, with arguments, that runs the binary by replacing
+	// itself. Default: none.
+	Wrapper []string
+	// User and Groups are its identity. Default: system:kube-controller-manager.
+	User   string
+	Groups []string
 	// Server is the API server's URL. Default: the control plane's.
 	Server string
 }
@@ -77,6 +84,9 @@ func Start(o Options) (*Daemon, error) {
 	if o.Name == "" {
 		o.Name = "daemon"
 	}
+	if o.User == "" {
+		o.User = bootstrapped
+	}
 	if o.Dir == "" {
 		o.Dir = filepath.Join(o.ControlPlane.Dir(), o.Name)
 	}
@@ -88,7 +98,7 @@ func Start(o Options) (*Daemon, error) {
 	if server == "" {
 		server = o.ControlPlane.APIServer.URL
 	}
-	if err := o.ControlPlane.WriteKubeconfigFor(server, kubeconfig, user); err != nil {
+	if err := o.ControlPlane.WriteKubeconfigFor(server, kubeconfig, o.User, o.Groups...); err != nil {
 		return nil, fmt.Errorf("write the daemon's kubeconfig: %w", err)
 	}
 	certificate, key := filepath.Join(o.Dir, "admin.crt"), filepath.Join(o.Dir, "admin.key")
@@ -122,7 +132,8 @@ func Start(o Options) (*Daemon, error) {
 	d.http = &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{
 		TLSClientConfig: &tls.Config{Certificates: []tls.Certificate{pair}, InsecureSkipVerify: true}, //nolint:gosec // self-signed
 	}}
-	d.Process = controlplane.NewProcess(o.Name, o.Binary, append([]string{"--config", d.File}, o.Args...),
+	command := slices.Concat(o.Wrapper, []string{o.Binary, "--config", d.File}, o.Args)
+	d.Process = controlplane.NewProcess(o.Name, command[0], command[1:],
 		filepath.Join(o.Dir, o.Name+".log"))
 	if err := d.Process.Start(); err != nil {
 		return nil, fmt.Errorf("start the daemon: %w", err)

@@ -29,18 +29,17 @@ func quick(c *schema.LeaderElection) {
 
 // contend runs a daemon that is a user of its own to the API server, so that
 // the audit log tells contenders for a lease apart.
-func contend(t *testing.T, cp *controlplane.ControlPlane, name, lease string, timings func(*schema.LeaderElection)) *daemon.Daemon {
+func contend(t *testing.T, cp *controlplane.ControlPlane, o daemon.Options, lease string, timings func(*schema.LeaderElection)) *daemon.Daemon {
 	t.Helper()
-	return start(t, cp, daemon.Options{
-		Name: name, User: name, Groups: []string{"system:masters"},
-		Config: func(c *schema.ControllerManagerConfiguration) {
-			c.Cluster.UseServiceAccountCredentials = false
-			c.LeaderElection.ResourceName = lease
-			if timings != nil {
-				timings(&c.LeaderElection)
-			}
-		},
-	})
+	o.User, o.Groups = o.Name, []string{"system:masters"}
+	o.Config = func(c *schema.ControllerManagerConfiguration) {
+		c.Cluster.UseServiceAccountCredentials = false
+		c.LeaderElection.ResourceName = lease
+		if timings != nil {
+			timings(&c.LeaderElection)
+		}
+	}
+	return start(t, cp, o)
 }
 
 // leading returns when d leads and its controllers reconcile.

@@ -27,9 +27,9 @@ func TestAWarmStandbyTakesOver(t *testing.T) {
 	namespace := cp.Namespace(t)
 	from := position(t, cp)
 	const lease = "e2e-standby"
-	a := contend(t, cp, "standby-a", lease, quick)
+	a := contend(t, cp, daemon.Options{Name: "standby-a"}, lease, quick)
 	leading(t, a)
-	b := contend(t, cp, "standby-b", lease, quick)
+	b := contend(t, cp, daemon.Options{Name: "standby-b"}, lease, quick)
 	standingBy(t, b)
 	duration := b.Config().LeaderElection.LeaseDuration.Duration
 	deploy(t, client, namespace, "before", 2)
@@ -113,9 +113,9 @@ func TestAFrozenLeaderWritesNothingWhenItGoesOn(t *testing.T) {
 	namespace := cp.Namespace(t)
 	from := position(t, cp)
 	pods, replicaSets := countCreates(t, cp, "pods", namespace), countCreates(t, cp, "replicasets", namespace)
-	a := contend(t, cp, "frozen-a", lease, quick)
+	a := contend(t, cp, daemon.Options{Name: "frozen-a"}, lease, quick)
 	leading(t, a)
-	b := contend(t, cp, "frozen-b", lease, quick)
+	b := contend(t, cp, daemon.Options{Name: "frozen-b"}, lease, quick)
 	standingBy(t, b)
 
 	stop := keepDeploying(t, client, namespace, replicas)

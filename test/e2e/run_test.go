@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"testing"
@@ -20,7 +21,7 @@ import (
 // start runs a daemon that stands for a lease of its own until the test ends.
 func start(t *testing.T, cp *controlplane.ControlPlane, o daemon.Options) *daemon.Daemon {
 	t.Helper()
-	o.Binary, o.ControlPlane = binary, cp
+	o.Binary, o.ControlPlane = cmp.Or(o.Binary, binary), cp
 	change := o.Config
 	o.Config = func(c *schema.ControllerManagerConfiguration) {
 		c.LeaderElection.ResourceName = "e2e"

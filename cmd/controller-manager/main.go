@@ -54,6 +54,14 @@ func (e usageError) Unwrap() error { return e.error }
 // exactly accepts n arguments.
 func exactly(n int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
+		if len(args) > n && cmd.HasSubCommands() {
+			err := fmt.Errorf("unknown command %q for %q", args[n], cmd.CommandPath())
+			cmd.SuggestionsMinimumDistance = 2 // cobra sets it only for its own errors
+			if near := cmd.SuggestionsFor(args[n]); len(near) > 0 {
+				err = fmt.Errorf("%w, did you mean %s?", err, strings.Join(near, " or "))
+			}
+			return usageError{err}
+		}
 		if err := cobra.ExactArgs(n)(cmd, args); err != nil {
 			return usageError{err}
 		}

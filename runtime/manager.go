@@ -274,9 +274,9 @@ func (m *Manager) Run(ctx context.Context) error {
 
 	finish, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishTimeout)
 	defer cancel()
-	if stuck == nil {
-		// A stuck controller may still write: then the lease has to run out.
-		m.events.Shutdown(finish)
+	// Last of all, an event may say which controller is stuck.
+	m.events.Shutdown(finish)
+	if stuck == nil { // otherwise it may still write, and the lease has to run out
 		if err := m.elector.Release(finish); err != nil {
 			m.log.Error("the lease was not released, a successor waits until it has run out", "err", err)
 		}

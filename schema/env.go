@@ -25,7 +25,7 @@ func (s *Scheme) environment() map[string]string {
 	add := func(spelled, path string) {
 		name := normalise(spelled)
 		if other, taken := paths[name]; taken && other != path {
-			panic(fmt.Sprintf("schema: %s and %s would have the same environment variable", other, path))
+			panic(fmt.Sprintf("schema: %s and %s would have the same environment variable", other, path)) //nolint:forbidigo // a programmer's error
 		}
 		paths[name] = path
 	}

@@ -17,7 +17,7 @@ func BootstrapSignerControllerSection() SectionType {
 	return SectionType{
 		Name:    "bootstrap-signer-controller",
 		Aliases: []string{"bootstrapsigner"},
-		New:     func() Section { return &BootstrapSignerController{Common: off(1)} },
+		New:     func() Section { return &BootstrapSignerController{Common: off()} },
 	}
 }
 
@@ -270,6 +270,6 @@ func TokenCleanerControllerSection() SectionType {
 	return SectionType{
 		Name:    "token-cleaner-controller",
 		Aliases: []string{"tokencleaner"},
-		New:     func() Section { return &TokenCleanerController{Common: off(1)} },
+		New:     func() Section { return &TokenCleanerController{Common: off()} },
 	}
 }

@@ -30,7 +30,7 @@ func (s *Scheme) DefaultLayer() Layer {
 	values, err := toValues(s.Default())
 	if err != nil {
 		// Only a section that cannot be encoded leads here: a programmer's error.
-		panic(fmt.Sprintf("schema: encode the defaults: %v", err))
+		panic(fmt.Sprintf("schema: encode the defaults: %v", err)) //nolint:forbidigo // a programmer's error
 	}
 	d := decoder{origins: map[string]Origin{}}
 	return Layer{Values: d.object(treeOf(values, "", nil), s.root, ""), Origins: d.origins}

@@ -21,7 +21,7 @@ func CloudNodeLifecycleControllerSection() SectionType {
 		Name:    "cloud-node-lifecycle-controller",
 		Aliases: []string{"cloud-node-lifecycle"},
 		New: func() Section {
-			return &CloudNodeLifecycleController{Common: off(1), NodeMonitorPeriod: duration(5 * time.Second)}
+			return &CloudNodeLifecycleController{Common: off(), NodeMonitorPeriod: duration(5 * time.Second)}
 		},
 	}
 }
@@ -115,7 +115,7 @@ func NodeRouteControllerSection() SectionType {
 		Name:    "node-route-controller",
 		Aliases: []string{"route"},
 		New: func() Section {
-			return &NodeRouteController{Common: off(1), ReconciliationPeriod: duration(10 * time.Second)}
+			return &NodeRouteController{Common: off(), ReconciliationPeriod: duration(10 * time.Second)}
 		},
 	}
 }

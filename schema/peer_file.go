@@ -8,9 +8,10 @@ import (
 )
 
 const (
-	// PeerAPIVersion and PeerKind are of the configuration API of kube-controller-manager.
+	// PeerAPIVersion is of the configuration API of kube-controller-manager.
 	PeerAPIVersion = "kubecontrollermanager.config.k8s.io/v1alpha1"
-	PeerKind       = "KubeControllerManagerConfiguration"
+	// PeerKind is its kind.
+	PeerKind = "KubeControllerManagerConfiguration"
 )
 
 // decodePeer reads a KubeControllerManagerConfiguration, as strictly as our own

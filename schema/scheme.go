@@ -28,7 +28,7 @@ func NewScheme(extra ...SectionType) *Scheme {
 	for _, section := range s.sections {
 		for _, name := range append([]string{section.Name}, section.Aliases...) {
 			if other, taken := s.byName[name]; taken || !controllerName.MatchString(name) {
-				panic(fmt.Sprintf("schema: the name %q of %s is taken by %q or not a name", name, section.Name, other.Name))
+				panic(fmt.Sprintf("schema: the name %q of %s is taken by %q or not a name", name, section.Name, other.Name)) //nolint:forbidigo // a programmer's error
 			}
 			s.byName[name] = section
 		}

@@ -61,5 +61,5 @@ func sections() []SectionType {
 
 // on and off are the common fields of a controller that runs, or does not run,
 // unless the configuration says otherwise.
-func on(workers int) Common  { return Common{Enabled: true, Workers: workers} }
-func off(workers int) Common { return Common{Enabled: false, Workers: workers} }
+func on(workers int) Common { return Common{Enabled: true, Workers: workers} }
+func off() Common           { return Common{Enabled: false, Workers: 1} }

@@ -95,6 +95,6 @@ func ServiceLBControllerSection() SectionType {
 	return SectionType{
 		Name:    "service-lb-controller",
 		Aliases: []string{"service"},
-		New:     func() Section { return &ServiceLBController{Common: off(1)} },
+		New:     func() Section { return &ServiceLBController{Common: off()} },
 	}
 }

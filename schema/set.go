@@ -25,7 +25,8 @@ func (s *Scheme) DecodeSet(arg string) (Layer, Errors) {
 		at.Source = "--set"
 		return layer, Errors{{Origin: at, Message: fmt.Sprintf("got the path %s, expected names joined by dots", show(path))}}
 	}
-	return layer, s.decodeValue(&layer, at, path, value)
+	errs := s.decodeValue(&layer, at, path, value)
+	return layer, errs
 }
 
 func simplePath(path string) bool {

@@ -52,9 +52,8 @@ type field struct {
 }
 
 var (
-	durationType    = reflect.TypeFor[metav1.Duration]()
-	typeMetaType    = reflect.TypeFor[metav1.TypeMeta]()
-	controllersType = reflect.TypeFor[Controllers]()
+	durationType = reflect.TypeFor[metav1.Duration]()
+	typeMetaType = reflect.TypeFor[metav1.TypeMeta]()
 )
 
 // describe makes the shape of the whole configuration.
@@ -82,7 +81,6 @@ func shapeOf(t reflect.Type, check string) *shape {
 	for t.Kind() == reflect.Pointer {
 		t, s.optional = t.Elem(), true
 	}
-	elementCheck := ""
 	switch {
 	case t == durationType:
 		s.kind = period
@@ -91,12 +89,10 @@ func shapeOf(t reflect.Type, check string) *shape {
 		s.addFields(t)
 	case t.Kind() == reflect.Map && t.Key().Kind() == reflect.String:
 		s.kind, s.noun = mapping, "key"
-		elementCheck = check
-		s.elem = shapeOf(t.Elem(), elementCheck)
+		s.elem = shapeOf(t.Elem(), check)
 	case t.Kind() == reflect.Slice:
 		s.kind = list
-		elementCheck = check
-		s.elem = shapeOf(t.Elem(), elementCheck)
+		s.elem = shapeOf(t.Elem(), check)
 	case t.Kind() == reflect.String:
 		s.kind = text
 	case t.Kind() == reflect.Bool:
@@ -106,11 +102,11 @@ func shapeOf(t reflect.Type, check string) *shape {
 	case t.Kind() == reflect.Float32, t.Kind() == reflect.Float64:
 		s.kind = number
 	default:
-		panic(fmt.Sprintf("schema: cannot describe a field of type %s", t))
+		panic(fmt.Sprintf("schema: cannot describe a field of type %s", t)) //nolint:forbidigo // a programmer's error
 	}
 	rule, err := parseRule(check, s.kind)
 	if err != nil {
-		panic(fmt.Sprintf("schema: check tag %q: %v", check, err))
+		panic(fmt.Sprintf("schema: check tag %q: %v", check, err)) //nolint:forbidigo // a programmer's error
 	}
 	s.rule = rule
 	return s
@@ -151,9 +147,6 @@ func (s *shape) field(name string) *field {
 	}
 	return nil
 }
-
-// leaf tells whether a value of this shape is given and overridden as a whole.
-func (s *shape) leaf() bool { return s.kind != object && s.kind != mapping }
 
 // each calls visit for every field below the shape that is not an object, with
 // its path.

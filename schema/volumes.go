@@ -166,7 +166,7 @@ type SELinuxWarningController struct {
 func SELinuxWarningControllerSection() SectionType {
 	return SectionType{
 		Name: "selinux-warning-controller",
-		New:  func() Section { return &SELinuxWarningController{Common: off(1)} },
+		New:  func() Section { return &SELinuxWarningController{Common: off()} },
 	}
 }
 

@@ -49,7 +49,7 @@ func (b bounds) resolve(update *appsv1.RollingUpdateDeployment, surge bool) int3
 	if err != nil || pods < 0 {
 		return 0
 	}
-	return int32(min(pods, math.MaxInt32)) //nolint:gosec // bounded by the line itself
+	return int32(min(pods, math.MaxInt32))
 }
 
 func (b bounds) minAvailable() int64 { return int64(b.replicas) - int64(b.unavailable) }
@@ -72,5 +72,5 @@ func (b bounds) newSize(strategy appsv1.DeploymentStrategyType, current int32, t
 	if room <= 0 {
 		return current
 	}
-	return current + int32(min(room, int64(b.replicas)-int64(current))) //nolint:gosec // at most replicas
+	return current + int32(min(room, int64(b.replicas)-int64(current)))
 }

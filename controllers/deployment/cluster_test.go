@@ -126,15 +126,6 @@ func (c *cluster) create(d *appsv1.Deployment) *appsv1.Deployment {
 	return created
 }
 
-func (c *cluster) get(name string) *appsv1.Deployment {
-	c.t.Helper()
-	d, err := c.client.AppsV1().Deployments(c.ns).Get(c.t.Context(), name, metav1.GetOptions{})
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	return d
-}
-
 func (c *cluster) update(name string, changes ...func(*appsv1.Deployment)) {
 	c.t.Helper()
 	c.retry(func() error {

@@ -69,7 +69,7 @@ func (r *rollout) shrink(ctx context.Context, budget int64, mayLose func(*appsv1
 		if lose <= 0 {
 			continue
 		}
-		if err := r.resize(ctx, rs, int32(size-lose)); err != nil { //nolint:gosec // between 0 and the present size
+		if err := r.resize(ctx, rs, int32(size-lose)); err != nil {
 			r.stepErr = err
 			return shrunk
 		}

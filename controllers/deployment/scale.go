@@ -122,7 +122,7 @@ func (r *rollout) proportions(list []*appsv1.ReplicaSet) []share {
 	sizes[0] += toAdd - added
 	result := make([]share, len(ordered))
 	for i, rs := range ordered {
-		result[i] = share{rs, int32(min(max(sizes[i], 0), math.MaxInt32))} //nolint:gosec // bounded by the line itself
+		result[i] = share{rs, int32(min(max(sizes[i], 0), math.MaxInt32))}
 	}
 	return result
 }

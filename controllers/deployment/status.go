@@ -59,7 +59,7 @@ func (r *rollout) terminating() *int32 {
 }
 
 // count bounds a sum to the status fields' type.
-func count(n int64) int32 { return int32(min(n, math.MaxInt32)) } //nolint:gosec // bounded by the line itself
+func count(n int64) int32 { return int32(min(n, math.MaxInt32)) }
 
 // writeStatus writes status and revision if they differ from what the API
 // server has. Counts that are on their way through a rollout wait for the next

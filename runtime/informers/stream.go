@@ -168,18 +168,16 @@ func (s *stream) linger() {
 	}
 }
 
-// do runs task between two events and returns when it is done; false when the
-// stream or ctx ends before.
-func (s *stream) do(ctx context.Context, task func()) bool {
+// do runs task between two events and returns when it is done, or without
+// having run it when the stream or ctx ends before.
+func (s *stream) do(ctx context.Context, task func()) {
 	done := make(chan struct{})
 	select {
 	case s.tasks <- func() { defer close(done); task() }:
 		<-done
-		return true
 	case <-s.ended:
 	case <-ctx.Done():
 	}
-	return false
 }
 
 // finish the watch, so that the reflector makes a new one from where it is.

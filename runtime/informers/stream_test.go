@@ -126,7 +126,8 @@ func TestStreamOutlastsShortWatch(t *testing.T) {
 					upstream.Stop()
 				}()
 				began := time.Now()
-				for next(s) != "" {
+				for event := next(s); event != ""; event = next(s) {
+					t.Logf("event %s", event)
 				}
 				if got := time.Since(began); got != test.want {
 					t.Errorf("ended after %s, want %s", got, test.want)

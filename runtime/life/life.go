@@ -93,7 +93,8 @@ func New(o Options) (*Life, error) {
 	})
 	l.workers.Store(int64(o.Section.Base().Workers))
 	if err := l.construct(); err != nil {
-		return nil, errors.Join(fmt.Errorf("make controller %s: %w", name, err), l.takeBack(context.Background()))
+		l.takeBack(context.Background())
+		return nil, fmt.Errorf("make controller %s: %w", name, err)
 	}
 	return l, nil
 }
@@ -133,8 +134,9 @@ func marksOf(ctx context.Context) (context.Context, func() map[apischema.GroupRe
 
 // Run implements supervisor.Life.
 func (l *Life) Run(ctx, workCtx context.Context, lead <-chan struct{}) error {
-	runErr := l.run(ctx, workCtx, lead)
-	return errors.Join(runErr, l.takeBack(workCtx))
+	err := l.run(ctx, workCtx, lead)
+	l.takeBack(workCtx)
+	return err
 }
 
 // run returns when ctx ends or the controller fails; reconciles may still be under way.
@@ -239,7 +241,7 @@ func (l *Life) fail(err error) {
 }
 
 // takeBack ends the queues, then the handlers, which must leave last.
-func (l *Life) takeBack(workCtx context.Context) error {
+func (l *Life) takeBack(workCtx context.Context) {
 	err := l.group.Drain(workCtx)
 	if err != nil {
 		// The supervisor keeps the controller stuck until Run returns.
@@ -247,7 +249,6 @@ func (l *Life) takeBack(workCtx context.Context) error {
 		<-l.group.Done()
 	}
 	l.lease.Release()
-	return nil
 }
 
 // Ready implements supervisor.Life.

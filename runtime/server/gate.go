@@ -87,7 +87,10 @@ func newGate(log *slog.Logger, client kubernetes.Interface, t *trust) (*gate, er
 		return nil, err
 	}
 	g := &gate{log: log, authn: authn, authz: authz}
-	return g, g.setOpenPaths(nil)
+	if err := g.setOpenPaths(nil); err != nil {
+		return nil, err
+	}
+	return g, nil
 }
 
 // setOpenPaths takes the paths that are open to everybody; a trailing * stands

@@ -38,7 +38,7 @@ func (s *Server) health(r chi.Router, path string, included func(Check) bool) {
 			http.Error(w, "internal server error: reason withheld", http.StatusInternalServerError)
 			return
 		}
-		writeText(w, http.StatusOK, "ok")
+		writeText(w, "ok")
 	})
 }
 
@@ -71,9 +71,9 @@ func (s *Server) healthOfAll(w http.ResponseWriter, r *http.Request, kind string
 	case !healthy:
 		http.Error(w, lines.String()+kind+" check failed", http.StatusInternalServerError)
 	case query.Has("verbose"):
-		writeText(w, http.StatusOK, lines.String()+kind+" check passed\n")
+		writeText(w, lines.String()+kind+" check passed\n")
 	default:
-		writeText(w, http.StatusOK, "ok")
+		writeText(w, "ok")
 	}
 }
 
@@ -111,9 +111,8 @@ func (c Check) run(ctx context.Context) (err error) {
 	return c.Check(ctx)
 }
 
-func writeText(w http.ResponseWriter, code int, text string) {
+func writeText(w http.ResponseWriter, text string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	w.WriteHeader(code)
 	// The caller may have gone; nobody is left to tell.
 	_, _ = w.Write([]byte(text))
 }

@@ -47,7 +47,7 @@ func (s *Server) listen(a address, replaced *listener) (*listener, error) {
 	if a.port == 0 {
 		return nil, nil
 	}
-	ln, err := net.Listen("tcp", a.String())
+	ln, err := new(net.ListenConfig).Listen(context.Background(), "tcp", a.String())
 	if errors.Is(err, syscall.EADDRINUSE) && replaced != nil {
 		ln, err = listenBeside(a.String(), replaced.Listener)
 	}

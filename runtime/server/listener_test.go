@@ -80,7 +80,10 @@ func TestRun_EndsDespiteRequests(t *testing.T) {
 		t.Errorf("ended after %v", took)
 	}
 	select {
-	case <-ended:
+	case err := <-ended:
+		if err == nil {
+			t.Error("the context of a request has no error")
+		}
 	case <-time.After(10 * time.Second):
 		t.Error("the context of a request goes on")
 	}
@@ -310,6 +313,7 @@ func TestRun_FirstAddressCannotBeHad(t *testing.T) {
 }
 
 func TestLimits(t *testing.T) {
+	t.Parallel()
 	s := run(t, Options{Sources: sample(), Config: schema.Server{Authorization: everything}})
 	dial := func(t *testing.T) *tls.Conn {
 		t.Helper()

@@ -10,7 +10,7 @@ import (
 )
 
 func (s *Server) logLevel(w http.ResponseWriter, _ *http.Request) {
-	writeText(w, http.StatusOK, strconv.Itoa(s.sources.LogLevel())+"\n")
+	writeText(w, strconv.Itoa(s.sources.LogLevel())+"\n")
 }
 
 // setLogLevel takes the verbosity from the body, as a decimal number.
@@ -34,5 +34,5 @@ func (s *Server) setLogLevel(w http.ResponseWriter, r *http.Request) {
 	}
 	caller, _ := r.Context().Value(callerKey{}).(string)
 	s.log.Info("Log level changed", "level", level, "user", caller)
-	writeText(w, http.StatusOK, fmt.Sprintf("successfully set klog.logging.verbosity to %d\n", level))
+	writeText(w, fmt.Sprintf("successfully set klog.logging.verbosity to %d\n", level))
 }

@@ -29,6 +29,11 @@ func (s *Server) wrap(next http.Handler) http.Handler {
 	return s.requests.counted(s.observed(withHeaders(limited(canonical(next)))))
 }
 
+// writeError tells no more than that something is wrong.
+func writeError(w http.ResponseWriter) {
+	http.Error(w, "internal server error: see the log", http.StatusInternalServerError)
+}
+
 // observed logs requests and turns a panic into an error of this request alone.
 func (s *Server) observed(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -36,15 +41,16 @@ func (s *Server) observed(next http.Handler) http.Handler {
 		start := time.Now()
 		defer func() {
 			// The way to cut a connection off, not a fault.
-			if p := recover(); p == http.ErrAbortHandler {
-				panic(p)
+			p := recover()
+			if err, ok := p.(error); ok && errors.Is(err, http.ErrAbortHandler) {
+				panic(p) //nolint:forbidigo // net/http's way
 			} else if p != nil {
 				s.log.Error("Panic in a request", "method", r.Method, "path", r.URL.Path, "panic", p, "stack", string(debug.Stack()))
 				if ww.Status() != 0 {
 					// Half an answer must not look like a whole one.
-					panic(http.ErrAbortHandler)
+					panic(http.ErrAbortHandler) //nolint:forbidigo // net/http's way
 				}
-				http.Error(ww, "internal server error: see the log", http.StatusInternalServerError)
+				writeError(ww)
 			}
 			s.log.Log(r.Context(), verbosity(3), "HTTP", "method", r.Method, "path", r.URL.Path, "code", ww.Status(),
 				"took", time.Since(start), "remote", r.RemoteAddr)
@@ -85,7 +91,7 @@ func limited(next http.Handler) http.Handler {
 		// Writers without deadlines, as in tests, have no connection to hold up.
 		err := errors.Join(control.SetReadDeadline(read), control.SetWriteDeadline(write))
 		if err != nil && !errors.Is(err, http.ErrNotSupported) {
-			panic(http.ErrAbortHandler)
+			panic(http.ErrAbortHandler) //nolint:forbidigo // net/http's way
 		}
 		r.Body = http.MaxBytesReader(w, r.Body, maxBodyBytes)
 		next.ServeHTTP(w, r)

@@ -46,7 +46,7 @@ func newPage(title, file, path string) page {
 func mustRead(name string) string {
 	content, err := pageFiles.ReadFile(name)
 	if err != nil {
-		panic(err)
+		panic(err) //nolint:forbidigo // a programmer's error
 	}
 	return string(content)
 }

@@ -60,8 +60,8 @@ func (s *Server) pageData(r *http.Request, p page) pageData {
 		Version:        s.version,
 		Started:        s.started,
 		Now:            time.Now(),
-		Style:          template.CSS(pageStyle),
-		Script:         template.JS(pageScript),
+		Style:          template.CSS(pageStyle), //nolint:gosec // our own file
+		Script:         template.JS(pageScript), //nolint:gosec // our own file
 		Config:         cfg.Running,
 		Rejected:       cfg.Rejected,
 		PendingRestart: cfg.PendingRestart,

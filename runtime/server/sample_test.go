@@ -21,9 +21,6 @@ import (
 // sampleNow is a moment in the life of the sample daemon.
 var sampleNow = time.Now()
 
-// sampleUptime is how long the sample daemon runs.
-const sampleUptime = 29 * time.Hour
-
 func before(d time.Duration) time.Time { return sampleNow.Add(-d) }
 
 type sampleSection struct {

@@ -78,13 +78,13 @@ func union(a, b map[string]any) map[string]any {
 func leaves(value any) map[string]any {
 	text, err := json.Marshal(value)
 	if err != nil {
-		panic(fmt.Sprintf("supervisor: encode %T: %v", value, err))
+		panic(fmt.Sprintf("supervisor: encode %T: %v", value, err)) //nolint:forbidigo // a programmer's error
 	}
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.UseNumber() // float64 would lose digits
 	var decoded any
 	if err := decoder.Decode(&decoded); err != nil {
-		panic(fmt.Sprintf("supervisor: decode %T: %v", value, err))
+		panic(fmt.Sprintf("supervisor: decode %T: %v", value, err)) //nolint:forbidigo // a programmer's error
 	}
 	found := map[string]any{}
 	collect(decoded, "", found)

@@ -81,7 +81,7 @@ func (in *instance) letLead(term int) {
 func (in *instance) stop(cause error, now time.Time) {
 	in.stopping, in.stopSince = true, now
 	in.cancel(cause)
-	if cause == ErrLeadershipLost {
+	if errors.Is(cause, ErrLeadershipLost) {
 		in.lose(now)
 	}
 }

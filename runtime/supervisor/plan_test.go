@@ -1,6 +1,7 @@
 package supervisor
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"reflect"
@@ -154,7 +155,7 @@ func TestKeepPendingKeepsExactlyThePendingSettings(t *testing.T) {
 	if len(d) != 1 || d[0].path != "logging.level" {
 		t.Errorf("effective differs from running in %v, want logging.level alone", d)
 	}
-	if after, _ := json.Marshal(wanted); string(after) != string(before) {
+	if after, _ := json.Marshal(wanted); !bytes.Equal(after, before) {
 		t.Error("the wanted configuration was changed")
 	}
 }

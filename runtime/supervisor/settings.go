@@ -167,7 +167,7 @@ func pendingGates(running, wanted *schema.ControllerManagerConfiguration) []Pend
 func clientGates() []string {
 	names := gateNames{}
 	if err := features.AddFeaturesToExistingFeatureGates(names); err != nil {
-		panic(err) // gateNames.Add returns none
+		panic(err) //nolint:forbidigo // gateNames.Add returns none
 	}
 	return slices.Sorted(maps.Keys(names))
 }

@@ -158,7 +158,7 @@ func (s *slot) step() progress {
 		return s.stepIdle(now)
 	}
 	if !s.in.stopping {
-		if cause, reason := s.mustStop(s.in); cause != nil {
+		if reason, cause := s.mustStop(s.in); cause != nil {
 			s.stop(s.in, cause, reason)
 		}
 	}
@@ -234,25 +234,25 @@ func (s *slot) giveTurnBack() {
 }
 
 // mustStop returns why the life has to end, if it has to.
-func (s *slot) mustStop(in *instance) (cause error, reason string) {
+func (s *slot) mustStop(in *instance) (reason string, cause error) {
 	d := s.d
 	switch {
 	case in.led && in.term != d.term:
-		return ErrLeadershipLost, ErrLeadershipLost.Error()
+		return ErrLeadershipLost.Error(), ErrLeadershipLost
 	case d.final:
-		return ErrStop, "the process ends"
+		return "the process ends", ErrStop
 	case !enabled(s.descriptor, d.cfg):
-		return ErrStop, "disabled in the configuration"
+		return "disabled in the configuration", ErrStop
 	case d.unavailable != "":
-		return ErrStop, d.unavailable
+		return d.unavailable, ErrStop
 	case !d.leading && !d.warm():
-		return ErrStop, "leaderElection.standby is cold"
+		return "leaderElection.standby is cold", ErrStop
 	case in.cfg != d.cfg:
 		if delta := compare(s.descriptor, in.cfg, d.cfg); len(delta.restart) > 0 {
-			return ErrStop, "restarts for " + join(delta.restart)
+			return "restarts for " + join(delta.restart), ErrStop
 		}
 	}
-	return nil, ""
+	return "", nil
 }
 
 func (s *slot) stop(in *instance, cause error, reason string) {

@@ -157,7 +157,7 @@ func TestReloadTouchesOnlyWhatChanged(t *testing.T) {
 				if test.check != nil {
 					test.check(t, f.life(b))
 				}
-				if !test.sameLife && before[b].now().cause != ErrStop {
+				if !test.sameLife && !errors.Is(before[b].now().cause, ErrStop) {
 					t.Errorf("the life was ended with %v", before[b].now().cause)
 				}
 			})
@@ -189,7 +189,7 @@ func TestWarmStandbyIsReadyButDoesNotReconcile(t *testing.T) {
 		f.lead(false)
 		f.expectSettled(f.Settled(), true)
 		f.expectStates(Standby, Standby, Standby)
-		if life.now().cause != ErrLeadershipLost || life.now().workCause != ErrLeadershipLost {
+		if !errors.Is(life.now().cause, ErrLeadershipLost) || !errors.Is(life.now().workCause, ErrLeadershipLost) {
 			t.Errorf("ended with %v, its work with %v", life.now().cause, life.now().workCause)
 		}
 		if f.life(a) == life || f.life(a) == nil {
@@ -238,7 +238,7 @@ func TestLeadershipLostAndWonAtOnceEndsTheLives(t *testing.T) {
 		f.SetLeading(false)
 		f.SetLeading(true)
 		f.expectStates(Running, Running, Running)
-		if f.life(a) == life || life.now().cause != ErrLeadershipLost {
+		if f.life(a) == life || !errors.Is(life.now().cause, ErrLeadershipLost) {
 			t.Errorf("a life outlived its term, or ended with %v", life.now().cause)
 		}
 	})
@@ -268,7 +268,7 @@ func TestDrainTimeoutEndsTheWorkContext(t *testing.T) {
 		time.Sleep(time.Nanosecond)
 		f.expectStates(Disabled, Disabled, Running)
 		f.expectSettled(settled, true)
-		if lifeB.now().cause != ErrStop || lifeB.now().workCause != ErrDrainTimeout {
+		if !errors.Is(lifeB.now().cause, ErrStop) || !errors.Is(lifeB.now().workCause, ErrDrainTimeout) {
 			t.Errorf("b ended with %v, its work with %v", lifeB.now().cause, lifeB.now().workCause)
 		}
 	})
@@ -301,7 +301,7 @@ func TestLeadershipLostWhileDrainingGivesUpAtOnce(t *testing.T) {
 		f.expectStates(Stopping, Running, Running)
 		f.lead(false)
 		f.expectStates(Disabled, Standby, Standby)
-		if life.now().cause != ErrStop || life.now().workCause != ErrLeadershipLost {
+		if !errors.Is(life.now().cause, ErrStop) || !errors.Is(life.now().workCause, ErrLeadershipLost) {
 			t.Errorf("ended with %v, its work with %v", life.now().cause, life.now().workCause)
 		}
 		if err := f.StuckAfterLoss(); err != nil {

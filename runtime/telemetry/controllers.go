@@ -100,7 +100,7 @@ func (r controllerRegisterer) Register(c prometheus.Collector) error {
 func (r controllerRegisterer) MustRegister(all ...prometheus.Collector) {
 	for _, c := range all {
 		if err := r.Register(c); err != nil {
-			panic(err)
+			panic(err) //nolint:forbidigo // what MustRegister promises
 		}
 	}
 }

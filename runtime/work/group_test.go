@@ -504,8 +504,9 @@ func TestPanicFailsTheGroupOnce(t *testing.T) {
 		"nil panic": {func() { panic(nil) }, nil}, //nolint:govet // on purpose
 		"Goexit":    {runtime.Goexit, errGoexit},
 		"runtime error": {func() {
-			var none map[string]int
-			none["a"] = 1
+			var none []int
+			beyond := len(none)
+			none[beyond] = 1
 		}, nil},
 	}
 	for name, test := range tests {

@@ -118,7 +118,7 @@ func TestTwoHundredEditsDuringARolloutChangeNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // a test's dice
+	random := rand.New(rand.NewPCG(1, 2))
 	valid := d.Config()
 	pause := time.NewTicker(50 * time.Millisecond)
 	defer pause.Stop()

@@ -182,7 +182,7 @@ Durations are written as `+"`500ms`, `30s`, `5m` or `1h30m`"+`.
 			writeGates(&out, section)
 		default:
 			fmt.Fprintf(&out, "## %s\n\n%s\n\n", section.name, section.meaning())
-			if err := writeTable(&out, section.fields, ""); err != nil {
+			if err := writeTable(&out, section.fields); err != nil {
 				return nil, err
 			}
 		}
@@ -193,9 +193,9 @@ Durations are written as `+"`500ms`, `30s`, `5m` or `1h30m`"+`.
 	return out.Bytes(), nil
 }
 
-func writeTable(out *bytes.Buffer, fields []described, prefix string) error {
+func writeTable(out *bytes.Buffer, fields []described) error {
 	out.WriteString("| key | type | default | meaning |\n| --- | --- | --- | --- |\n")
-	if err := writeRows(out, fields, prefix); err != nil {
+	if err := writeRows(out, fields, ""); err != nil {
 		return err
 	}
 	out.WriteByte('\n')
@@ -273,7 +273,7 @@ func writeControllers(out *bytes.Buffer, section described) error {
 	aliases := aliasNames()
 	for _, field := range section.fields {
 		if field.name == "startInterval" {
-			if err := writeTable(out, []described{field}, ""); err != nil {
+			if err := writeTable(out, []described{field}); err != nil {
 				return err
 			}
 			continue
@@ -286,7 +286,7 @@ func writeControllers(out *bytes.Buffer, section described) error {
 				shown[i].def = nil
 			}
 			shown[1].bounds = ""
-			if err := writeTable(out, shown, ""); err != nil {
+			if err := writeTable(out, shown); err != nil {
 				return err
 			}
 		}
@@ -305,7 +305,7 @@ func writeControllers(out *bytes.Buffer, section described) error {
 		}
 		out.WriteString("\n\n")
 		if own := field.fields[3:]; len(own) > 0 {
-			if err := writeTable(out, own, ""); err != nil {
+			if err := writeTable(out, own); err != nil {
 				return err
 			}
 		}

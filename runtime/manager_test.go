@@ -1,0 +1,405 @@
+package runtime_test
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/yaml"
+
+	"github.com/wheelhouse-project/wheelhouse/runtime"
+	"github.com/wheelhouse-project/wheelhouse/runtime/config"
+	"github.com/wheelhouse-project/wheelhouse/runtime/controller"
+	"github.com/wheelhouse-project/wheelhouse/runtime/work"
+	"github.com/wheelhouse-project/wheelhouse/schema"
+	"github.com/wheelhouse-project/wheelhouse/test/controlplane"
+)
+
+// section is that of the controllers in this test.
+type section struct {
+	schema.Common `json:",inline"`
+}
+
+// descriptor describes a controller with a queue of one key, which reconcile
+// gets whenever the controller starts, and every 20 ms from then on.
+func descriptor(name string, reconcile work.Reconciler[string]) controller.Descriptor {
+	return controller.Descriptor{
+		Section: schema.SectionType{Name: name, New: func() schema.Section {
+			return &section{Common: schema.Common{Enabled: true, Workers: 1}}
+		}},
+		New: func(env controller.Env, _ schema.Section) (*controller.Controller, error) {
+			queue := work.NewQueue(env.Work, work.Options[string]{Name: name, Reconcile: func(ctx context.Context, key string) (work.Result, error) {
+				_, err := reconcile(ctx, key)
+				return work.Result{RequeueAfter: 20 * time.Millisecond}, err
+			}})
+			queue.Add("the-key")
+			return &controller.Controller{}, nil
+		},
+	}
+}
+
+// process is a Manager that runs, with controllers of the test's own.
+type process struct {
+	t      *testing.T
+	config *schema.ControllerManagerConfiguration
+	file   string
+	url    string
+	http   *http.Client
+	stop   context.CancelFunc
+	ended  chan error
+}
+
+// run runs a Manager until the test ends at the latest.
+func run(t *testing.T, cp *controlplane.ControlPlane, lease string, descriptors ...controller.Descriptor) *process {
+	t.Helper()
+	dir := t.TempDir()
+	kubeconfig := filepath.Join(dir, "kubeconfig")
+	certificate, key := filepath.Join(dir, "admin.crt"), filepath.Join(dir, "admin.key")
+	if err := errors.Join(
+		cp.WriteKubeconfig(kubeconfig, "manager", "system:masters"),
+		cp.WriteClientCertificate(certificate, key, "admin", "system:masters"),
+	); err != nil {
+		t.Fatal(err)
+	}
+	pair, err := tls.LoadX509KeyPair(certificate, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	types := make([]schema.SectionType, 0, len(descriptors))
+	for _, d := range descriptors {
+		types = append(types, d.Section)
+	}
+	scheme := schema.NewScheme(types...)
+	p := &process{
+		t:      t,
+		config: scheme.Default(),
+		file:   filepath.Join(dir, "controller-manager.yaml"),
+		ended:  make(chan error, 1),
+	}
+	port := freePort(t)
+	p.url = fmt.Sprintf("https://127.0.0.1:%d", port)
+	transport := &http.Transport{TLSClientConfig: &tls.Config{Certificates: []tls.Certificate{pair}, InsecureSkipVerify: true}} // self-signed
+	t.Cleanup(transport.CloseIdleConnections)
+	p.http = &http.Client{Timeout: 10 * time.Second, Transport: transport}
+	p.edit(func(c *schema.ControllerManagerConfiguration) {
+		c.Cluster.Kubeconfig = kubeconfig
+		c.Cluster.UseServiceAccountCredentials = false
+		c.LeaderElection.ResourceName = lease
+		c.Reload.DrainTimeout.Duration = time.Second
+		c.Server.BindAddress, c.Server.Port = "127.0.0.1", port
+		c.Server.TLS.ClientCAFile = cp.PKI.CAFile
+	})
+	manager, err := runtime.New(runtime.Options{
+		Config:      config.Options{Scheme: scheme, Path: p.file},
+		Descriptors: descriptors,
+		LogWriter:   t.Output(),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	p.stop = cancel
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		p.ended <- manager.Run(ctx)
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-done
+	})
+	return p
+}
+
+func freePort(t *testing.T) int {
+	t.Helper()
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close() // nothing was accepted
+	address, ok := listener.Addr().(*net.TCPAddr)
+	if !ok {
+		t.Fatalf("%T is no TCP address", listener.Addr())
+	}
+	return address.Port
+}
+
+// edit changes the configuration file.
+func (p *process) edit(change func(*schema.ControllerManagerConfiguration)) {
+	p.t.Helper()
+	change(p.config)
+	text, err := yaml.Marshal(p.config)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	if err := os.WriteFile(p.file+".new", text, 0o600); err != nil {
+		p.t.Fatal(err)
+	}
+	if err := os.Rename(p.file+".new", p.file); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// status is one row of /debug/controllers.
+type status struct {
+	Name      string `json:"name"`
+	State     string `json:"state"`
+	Reason    string `json:"reason"`
+	Restarts  int    `json:"restarts"`
+	LastError string `json:"lastError"`
+}
+
+func (p *process) get(ctx context.Context, path string) (code int, body []byte, err error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, p.url+path, http.NoBody)
+	if err != nil {
+		return 0, nil, err
+	}
+	request.Header.Set("Accept", "application/json")
+	response, err := p.http.Do(request)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer response.Body.Close()
+	body, err = io.ReadAll(response.Body)
+	return response.StatusCode, body, err
+}
+
+func (p *process) status(ctx context.Context, name string) (status, error) {
+	_, body, err := p.get(ctx, "/debug/controllers")
+	if err != nil {
+		return status{}, err
+	}
+	var reply struct{ Controllers []status }
+	if err := json.Unmarshal(body, &reply); err != nil {
+		return status{}, err
+	}
+	for _, s := range reply.Controllers {
+		if s.Name == name {
+			return s, nil
+		}
+	}
+	return status{}, fmt.Errorf("%s is not listed", name)
+}
+
+// expect waits until a controller satisfies want.
+func (p *process) expect(name, what string, want func(status) bool) {
+	p.t.Helper()
+	eventually(p.t, 30*time.Second, name+": "+what, func(ctx context.Context) error {
+		s, err := p.status(ctx, name)
+		if err == nil && !want(s) {
+			err = fmt.Errorf("%+v", s)
+		}
+		return err
+	})
+}
+
+// unhealthy waits until /healthz fails and names the controller.
+func (p *process) unhealthy(name string) {
+	p.t.Helper()
+	eventually(p.t, 30*time.Second, "/healthz names "+name, func(ctx context.Context) error {
+		code, body, err := p.get(ctx, "/healthz")
+		if err != nil {
+			return err
+		}
+		if code != http.StatusInternalServerError || !strings.Contains(string(body), "[-]"+name+" failed") {
+			return fmt.Errorf("%d: %s", code, body)
+		}
+		if code, _, err = p.get(ctx, "/healthz/"+name); err != nil || code != http.StatusInternalServerError {
+			return fmt.Errorf("/healthz/%s: %d, %w", name, code, err)
+		}
+		return nil
+	})
+}
+
+func eventually(t *testing.T, within time.Duration, what string, condition func(context.Context) error) {
+	t.Helper()
+	var last error
+	err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, within, true, func(ctx context.Context) (bool, error) {
+		last = condition(ctx)
+		return last == nil, nil
+	})
+	if err != nil {
+		t.Fatalf("%s: not within %s: %v", what, within, last)
+	}
+}
+
+// untouched checks that a controller has gone on since count was before.
+func (p *process) untouched(name string, count *atomic.Int64) {
+	p.t.Helper()
+	before := count.Load()
+	eventually(p.t, 10*time.Second, name+" goes on", func(context.Context) error {
+		if count.Load() == before {
+			return fmt.Errorf("it has reconciled %d times", before)
+		}
+		return nil
+	})
+	s, err := p.status(p.t.Context(), name)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	if s.State != "Running" || s.Restarts != 0 {
+		p.t.Errorf("%s was touched: %+v", name, s)
+	}
+	if code, body, err := p.get(p.t.Context(), "/healthz/"+name); err != nil || code != http.StatusOK {
+		p.t.Errorf("/healthz/%s: %d %s, %v", name, code, body, err)
+	}
+}
+
+func counted(count *atomic.Int64) work.Reconciler[string] {
+	return func(context.Context, string) (work.Result, error) {
+		count.Add(1)
+		return work.Result{}, nil
+	}
+}
+
+// A controller that panics, in a reconcile or while it is made, fails alone; it
+// is started again after a wait that grows, and runs once it has stopped panicking.
+func TestAPanicFailsItsControllerAlone(t *testing.T) {
+	var healthy atomic.Int64
+	var mended atomic.Bool
+	panicking := func(context.Context, string) (work.Result, error) {
+		if !mended.Load() {
+			panic("a reconcile panics")
+		}
+		return work.Result{}, nil
+	}
+	unmakable := descriptor("unmakable-controller", panicking)
+	makeIt := unmakable.New
+	unmakable.New = func(env controller.Env, s schema.Section) (*controller.Controller, error) {
+		if !mended.Load() {
+			panic("New panics")
+		}
+		return makeIt(env, s)
+	}
+	cp := controlplane.Shared(t)
+	p := run(t, cp, "panics", descriptor("healthy-controller", counted(&healthy)), descriptor("panicking-controller", panicking), unmakable)
+
+	for name, says := range map[string]string{"panicking-controller": "a reconcile panics", "unmakable-controller": "New panics"} {
+		p.expect(name, "has failed and says why", func(s status) bool {
+			return s.State == "Failed" && strings.Contains(s.Reason, says) && strings.Contains(s.LastError, says)
+		})
+		p.unhealthy(name)
+		p.expect(name, "was started again", func(s status) bool { return s.Restarts >= 1 })
+	}
+	p.untouched("healthy-controller", &healthy)
+	// 1 s, 2 s, 4 s: three restarts take 7 s.
+	s, err := p.status(t.Context(), "panicking-controller")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.Restarts > 10 {
+		t.Errorf("it was started again %d times without waiting", s.Restarts)
+	}
+	mended.Store(true)
+	for _, name := range []string{"panicking-controller", "unmakable-controller"} {
+		p.expect(name, "runs", func(s status) bool { return s.State == "Running" })
+	}
+	p.untouched("healthy-controller", &healthy)
+	p.stop()
+	if err := <-p.ended; err != nil {
+		t.Error(err)
+	}
+}
+
+// A reconcile that ignores the end of its context leaves its controller Stuck,
+// never beside a second instance, and the others alone.
+func TestAHangIsContained(t *testing.T) {
+	var healthy, running atomic.Int64
+	release := make(chan struct{})
+	hang := func(context.Context, string) (work.Result, error) {
+		if running.Add(1) > 1 {
+			t.Error("a second instance reconciles beside the stuck one")
+		}
+		defer running.Add(-1)
+		<-release
+		return work.Result{}, nil
+	}
+	cp := controlplane.Shared(t)
+	p := run(t, cp, "hangs", descriptor("healthy-controller", counted(&healthy)), descriptor("hanging-controller", hang))
+	eventually(t, 30*time.Second, "the controller hangs", func(context.Context) error {
+		if running.Load() == 0 {
+			return errors.New("it does not reconcile")
+		}
+		return nil
+	})
+	enabled := func(on bool) func(*schema.ControllerManagerConfiguration) {
+		return func(c *schema.ControllerManagerConfiguration) {
+			c.Controllers.Sections["hanging-controller"].Base().Enabled = on
+		}
+	}
+	p.edit(enabled(false))
+	p.expect("hanging-controller", "is stuck and says where", func(s status) bool {
+		return s.State == "Stuck" && strings.Contains(s.Reason, "the-key")
+	})
+	p.unhealthy("hanging-controller")
+	p.untouched("healthy-controller", &healthy)
+
+	// The file is still followed, and the stuck one not started again.
+	p.edit(func(c *schema.ControllerManagerConfiguration) {
+		enabled(true)(c)
+		c.Controllers.Sections["healthy-controller"].Base().Enabled = false
+	})
+	p.expect("healthy-controller", "is stopped", func(s status) bool { return s.State == "Disabled" })
+	p.expect("hanging-controller", "is stuck", func(s status) bool { return s.State == "Stuck" })
+	close(release)
+	p.expect("hanging-controller", "runs again", func(s status) bool { return s.State == "Running" })
+}
+
+// A controller that goes on after the lease was lost ends the process: it could
+// write beside the next leader.
+func TestAHangAfterTheLossOfTheLeaseEndsTheProcess(t *testing.T) {
+	release, hanging := make(chan struct{}), make(chan struct{})
+	hang := func(context.Context, string) (work.Result, error) {
+		close(hanging)
+		<-release
+		return work.Result{}, nil
+	}
+	cp := controlplane.Shared(t)
+	client := kubernetes.NewForConfigOrDie(cp.AdminConfig())
+	p := run(t, cp, "lost", descriptor("hanging-controller", hang))
+	select {
+	case <-hanging:
+	case <-time.After(30 * time.Second):
+		t.Fatal("it does not reconcile")
+	}
+	leases := client.CoordinationV1().Leases("kube-system")
+	eventually(t, 10*time.Second, "the lease is stolen", func(ctx context.Context) error {
+		lease, err := leases.Get(ctx, "lost", metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		now := metav1.NowMicro()
+		lease.Spec = coordinationv1.LeaseSpec{
+			HolderIdentity: ptr.To("thief"), LeaseDurationSeconds: ptr.To[int32](3600), AcquireTime: &now, RenewTime: &now,
+		}
+		_, err = leases.Update(ctx, lease, metav1.UpdateOptions{})
+		return err
+	})
+	select {
+	case err := <-p.ended:
+		if err == nil || !strings.Contains(err.Error(), "hanging-controller") {
+			t.Errorf("the process ended with %v, which does not name the controller", err)
+		}
+	case <-time.After(time.Minute):
+		t.Error("the process goes on")
+		p.stop()
+	}
+	close(release)
+}

@@ -65,7 +65,8 @@ type process struct {
 	ended  chan error
 }
 
-// run runs a Manager until the test ends at the latest.
+// run runs a Manager, which stands for a lease of its own, until the test ends
+// at the latest.
 func run(t *testing.T, cp *controlplane.ControlPlane, lease string, descriptors ...controller.Descriptor) *process {
 	t.Helper()
 	dir := t.TempDir()
@@ -289,7 +290,7 @@ func TestAPanicFailsItsControllerAlone(t *testing.T) {
 		return makeIt(env, s)
 	}
 	cp := controlplane.Shared(t)
-	p := run(t, cp, "panics", descriptor("healthy-controller", counted(&healthy)), descriptor("panicking-controller", panicking), unmakable)
+	p := run(t, cp, cp.Namespace(t), descriptor("healthy-controller", counted(&healthy)), descriptor("panicking-controller", panicking), unmakable)
 
 	for name, says := range map[string]string{"panicking-controller": "a reconcile panics", "unmakable-controller": "New panics"} {
 		p.expect(name, "has failed and says why", func(s status) bool {
@@ -332,7 +333,7 @@ func TestAHangIsContained(t *testing.T) {
 		return work.Result{}, nil
 	}
 	cp := controlplane.Shared(t)
-	p := run(t, cp, "hangs", descriptor("healthy-controller", counted(&healthy)), descriptor("hanging-controller", hang))
+	p := run(t, cp, cp.Namespace(t), descriptor("healthy-controller", counted(&healthy)), descriptor("hanging-controller", hang))
 	eventually(t, 30*time.Second, "the controller hangs", func(context.Context) error {
 		if running.Load() == 0 {
 			return errors.New("it does not reconcile")
@@ -373,7 +374,8 @@ func TestAHangAfterTheLossOfTheLeaseEndsTheProcess(t *testing.T) {
 	}
 	cp := controlplane.Shared(t)
 	client := kubernetes.NewForConfigOrDie(cp.AdminConfig())
-	p := run(t, cp, "lost", descriptor("hanging-controller", hang))
+	lease := cp.Namespace(t)
+	p := run(t, cp, lease, descriptor("hanging-controller", hang))
 	select {
 	case <-hanging:
 	case <-time.After(30 * time.Second):
@@ -381,15 +383,15 @@ func TestAHangAfterTheLossOfTheLeaseEndsTheProcess(t *testing.T) {
 	}
 	leases := client.CoordinationV1().Leases("kube-system")
 	eventually(t, 10*time.Second, "the lease is stolen", func(ctx context.Context) error {
-		lease, err := leases.Get(ctx, "lost", metav1.GetOptions{})
+		stolen, err := leases.Get(ctx, lease, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
 		now := metav1.NowMicro()
-		lease.Spec = coordinationv1.LeaseSpec{
+		stolen.Spec = coordinationv1.LeaseSpec{
 			HolderIdentity: ptr.To("thief"), LeaseDurationSeconds: ptr.To[int32](3600), AcquireTime: &now, RenewTime: &now,
 		}
-		_, err = leases.Update(ctx, lease, metav1.UpdateOptions{})
+		_, err = leases.Update(ctx, stolen, metav1.UpdateOptions{})
 		return err
 	})
 	select {

@@ -149,11 +149,11 @@ func (m *Manager) makeParts(snapshot *config.Snapshot) error {
 	if err != nil {
 		return fmt.Errorf("make clients: %w", err)
 	}
-	caches, err := kubernetes.NewForConfig(m.clients.Unfenced("shared-informers"))
+	caches, err := kubernetes.NewForConfig(m.clients.Root("shared-informers"))
 	if err != nil {
 		return fmt.Errorf("make the informers' client: %w", err)
 	}
-	metadataClient, err := metadata.NewForConfig(m.clients.Unfenced("metadata-informers"))
+	metadataClient, err := metadata.NewForConfig(m.clients.Root("metadata-informers"))
 	if err != nil {
 		return fmt.Errorf("make the metadata informers' client: %w", err)
 	}
@@ -163,7 +163,9 @@ func (m *Manager) makeParts(snapshot *config.Snapshot) error {
 		Logger:   m.logging.Logger("informers"),
 		Clock:    m.clock,
 	})
-	discoverer, err := kubernetes.NewForConfig(m.clients.Unfenced("controller-discovery"))
+	discovering := m.clients.Root("controller-discovery")
+	discovering.Wrap(discovery.Conditional)
+	discoverer, err := kubernetes.NewForConfig(discovering)
 	if err != nil {
 		return fmt.Errorf("make the discovery client: %w", err)
 	}

@@ -107,7 +107,12 @@ func (m *Manager) finish(r *reload, result server.Result) {
 		m.log.Info("configuration superseded by a newer one", "digest", r.record.Digest)
 		return
 	}
-	m.metrics.ReloadApplied(m.clock.Now())
+	if len(r.record.Errors) > 0 {
+		// What could not be applied must be seen by whoever watches reloads.
+		m.metrics.ReloadRejected()
+	} else {
+		m.metrics.ReloadApplied(m.clock.Now())
+	}
 	m.log.Info("configuration applied", "digest", r.record.Digest, "trigger", r.record.Trigger,
 		"steps", len(r.record.Plan), "errors", len(r.record.Errors), "took", r.record.Took)
 	if r.record.Trigger != startTrigger {

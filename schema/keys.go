@@ -1,7 +1,7 @@
 package schema
 
 // engineModules are the parts of the engine whose log level can be set.
-var engineModules = [...]string{"config", "supervisor", "election", "informers", "work", "client", "server"}
+var engineModules = [...]string{"client", "client-go", "config", "discovery", "election", "events", "informers", "manager", "server", "supervisor"}
 
 // keySets returns what the keys of mappings may be, by the name in their check tag.
 func (s *Scheme) keySets() map[string]keySet {

@@ -173,7 +173,8 @@ type Logging struct {
 	// for everything. Default: 0.
 	Level int `json:"level" check:"min=0,max=10"`
 	// Modules sets the level of single controllers, by canonical name, or of
-	// engine packages (config, supervisor, election, informers, work, client, server).
+	// engine packages (client, client-go, config, discovery, election,
+	// events, informers, manager, server, supervisor).
 	Modules map[string]int `json:"modules" check:"min=0,max=10,keys=module"`
 }
 

@@ -23,6 +23,7 @@ type statusFlags struct {
 	kubeconfig string
 	caFile     string
 	insecure   bool
+	all        bool
 	format     string
 }
 
@@ -61,6 +62,7 @@ The caller needs to be allowed to get the non-resource URL /debug/controllers.`,
 	cmd.Flags().StringVar(&f.kubeconfig, "kubeconfig", "", "path of the kubeconfig file with the caller's credentials (default: as kubectl finds it)")
 	cmd.Flags().StringVar(&f.caFile, "certificate-authority", "", "CA of the daemon's certificate (default: the cluster's)")
 	cmd.Flags().BoolVar(&f.insecure, "insecure-skip-tls-verify", false, "accept any certificate, such as the self-signed one")
+	cmd.Flags().BoolVar(&f.all, "all", false, "show controllers that are Unavailable too, such as those that this build does not have")
 	cmd.Flags().StringVarP(&f.format, "output", "o", "table", "table or json")
 	return cmd
 }
@@ -88,7 +90,12 @@ func (f *statusFlags) show(ctx context.Context, out io.Writer) error {
 	}
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "NAME\tSTATE\tSINCE\tBUSY/WORKERS\tQUEUE\tRESTARTS\tREASON")
+	hidden := 0
 	for _, c := range reply.Controllers {
+		if c.State == "Unavailable" && !f.all {
+			hidden++
+			continue
+		}
 		reason := c.Reason
 		if c.LastError != "" {
 			reason = c.LastError
@@ -96,7 +103,13 @@ func (f *statusFlags) show(ctx context.Context, out io.Writer) error {
 		fmt.Fprintf(table, "%s\t%s\t%s\t%d/%d\t%d\t%d\t%s\n", c.Name, c.State,
 			time.Since(c.Since).Round(time.Second), c.Workers.Busy, c.Workers.Wanted, c.Queue.Depth, c.Restarts, reason)
 	}
-	return table.Flush()
+	if err := table.Flush(); err != nil {
+		return fmt.Errorf("print the table: %w", err)
+	}
+	if hidden > 0 {
+		_, err = fmt.Fprintf(out, "%d more are Unavailable; --all shows them\n", hidden)
+	}
+	return err
 }
 
 // get asks the daemon for one path.

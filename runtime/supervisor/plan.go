@@ -48,7 +48,7 @@ func controllerSteps(d controller.Descriptor, from, to *schema.ControllerManager
 	case before != "" && from == nil:
 		return step(Start, before)
 	case before != "":
-		return step(Start, "no longer: "+before)
+		return step(Start, "was "+before)
 	case now != "":
 		return step(Stop, now)
 	}

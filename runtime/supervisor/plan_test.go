@@ -227,7 +227,7 @@ func TestPlanNamesWhyAControllerStartsAndStops(t *testing.T) {
 	section(from, a).Enabled = false
 	section(to, b).Enabled = false
 	got := fmt.Sprint(Plan(from, to, PlanOptions{Descriptors: descriptors()}))
-	if want := "[{a-controller  start no longer: disabled} {b-controller  stop disabled}]"; got != want {
+	if want := "[{a-controller  start was disabled} {b-controller  stop disabled}]"; got != want {
 		t.Errorf("plan %s, want %s", got, want)
 	}
 }

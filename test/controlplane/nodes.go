@@ -157,6 +157,8 @@ func (cp *ControlPlane) startScheduler(ctx context.Context, program string) erro
 		"--secure-port=" + secure.String(),
 		"--permit-port-sharing=true",
 		"--cert-dir=" + filepath.Join(cp.dir, "scheduler-certs"),
+		// Its default of 50 requests a second would set the pace of every rollout.
+		"--kube-api-qps=5000", "--kube-api-burst=5000",
 	})
 	if err != nil {
 		return err

@@ -76,7 +76,7 @@ func TestJSONSchemaAgreesWithDecoding(t *testing.T) {
 		{"reload: {pollInterval: 1h}\n", true},
 		{"reload: {debounce: .5s}\n", true},
 		{"featureGates: {AllAlpha: true, JobManagedBy: true}\n", true},
-		{"logging: {modules: {deployment: 4, work: 2}}\n", true},
+		{"logging: {modules: {deployment: 4, client-go: 2}}\n", true},
 		{"server: {bindAddress: '::1', authorization: {alwaysAllowPaths: [/a, /b*]}}\n", true},
 		{"cluster: {clusterCIDRs: [10.0.0.0/16, 'fd00::/48']}\n", true},
 		{"controllers: {garbagecollector: {ignoredResources: [{group: '', resource: events}]}}\n", true},

@@ -154,9 +154,9 @@ func TestGoodFiles(t *testing.T) {
 			func(c *schema.ControllerManagerConfiguration) {
 				c.Controllers.Sections["job-controller"].Base().Client = &schema.ClientLimits{QPS: 2.5, Burst: 5}
 			}},
-		{"levels by alias", typeMeta + "logging: {modules: {deployment: 4, work: 2}}\n",
+		{"levels by alias", typeMeta + "logging: {modules: {deployment: 4, client-go: 2}}\n",
 			func(c *schema.ControllerManagerConfiguration) {
-				c.Logging.Modules = map[string]int{"deployment-controller": 4, "work": 2}
+				c.Logging.Modules = map[string]int{"deployment-controller": 4, "client-go": 2}
 			}},
 		{"a locked gate at its default", typeMeta + "featureGates: {JobManagedBy: true}\n",
 			func(c *schema.ControllerManagerConfiguration) { c.FeatureGates["JobManagedBy"] = true }},

@@ -123,7 +123,7 @@ func TestDefaultsAndCopiesShareNothing(t *testing.T) {
 	changed.Cluster.ClusterCIDRs = append(changed.Cluster.ClusterCIDRs, "10.0.0.0/8")
 	changed.Server.Authorization.AlwaysAllowPaths[0] = "/changed"
 	changed.FeatureGates["AllAlpha"] = true
-	changed.Logging.Modules["work"] = 3
+	changed.Logging.Modules["client-go"] = 3
 	changed.Controllers.Sections["deployment-controller"].Base().Workers = 50
 	changed.Controllers.Sections["job-controller"].Base().Client.QPS = 9
 	ignored := changed.Controllers.Sections["garbage-collector-controller"].(*schema.GarbageCollectorController).IgnoredResources

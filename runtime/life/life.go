@@ -90,6 +90,7 @@ func New(o Options) (*Life, error) {
 		DeleteMetrics:   o.DeleteQueueMetrics,
 		Marks:           marksOf,
 		Reached:         l.lease.Reached,
+		Refused:         func(err error) bool { return errors.Is(err, client.ErrFenced) },
 	})
 	l.workers.Store(int64(o.Section.Base().Workers))
 	if err := l.construct(); err != nil {

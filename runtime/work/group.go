@@ -37,6 +37,9 @@ type GroupOptions struct {
 	// resource is at least as new as resourceVersion.
 	Marks   Marks
 	Reached func(resource schema.GroupResource, resourceVersion string) bool
+	// Refused tells that a reconcile failed because this process may not write
+	// at present. That is no fault of the key, and not logged as one. May be nil.
+	Refused func(error) bool
 	// StuckAfter is how long Drain waits for reconciles that it has
 	// cancelled. Default: 5 s.
 	StuckAfter time.Duration

@@ -754,3 +754,31 @@ func randomUse(t *testing.T, seed uint64) {
 	}
 	sides.Wait()
 }
+
+func TestRefusedReconcilesAreTriedAgainWithoutComplaint(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		refusal := errors.New("may not write")
+		var log bytes.Buffer
+		g := NewGroup(GroupOptions{
+			Name: "c", Logger: slog.New(slog.NewTextHandler(&log, nil)),
+			Refused: func(err error) bool { return errors.Is(err, refusal) },
+		})
+		calls := 0
+		q := NewQueue(g, Options[string]{Name: "q", Reconcile: func(context.Context, string) (Result, error) {
+			if calls++; calls < 3 {
+				return Result{}, fmt.Errorf("update: %w", refusal)
+			}
+			return Result{}, nil
+		}})
+		g.Start(t.Context(), 1)
+		q.Add("a")
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if calls != 3 || g.Status().LastError != "" || log.Len() != 0 {
+			t.Errorf("%d calls, last error %q, log %s", calls, g.Status().LastError, &log)
+		}
+		if err := g.Drain(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}

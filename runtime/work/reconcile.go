@@ -101,6 +101,11 @@ func (q *Queue[K]) settle(ctx context.Context, key K, result Result, err error) 
 		q.logger.Log(ctx, levelDetail, "Reconcile was cancelled", "key", fmt.Sprint(key), "err", err)
 		return
 	}
+	if refused := q.group.options.Refused; refused != nil && refused(err) {
+		q.logger.Log(ctx, levelDetail, "Reconcile may not write at present", "key", fmt.Sprint(key), "err", err)
+		q.AddRateLimited(key)
+		return
+	}
 	level := slog.LevelError
 	if apierrors.IsConflict(err) {
 		level = levelDetail // somebody else was faster, as is to be expected

@@ -161,8 +161,9 @@ func (i *Instance) waitReady(r *running) {
 	}
 }
 
-// Stop stops the controller as a reload does: reconciles under way finish. It
-// fails the test when that takes longer than 5 s.
+// Stop stops the controller as a reload does: reconciles under way may finish
+// within reload.drainTimeout. It fails the test when the controller has not
+// ended 5 s after they were cancelled.
 func (i *Instance) Stop() {
 	i.e.t.Helper()
 	i.operating.Lock()
@@ -193,6 +194,15 @@ func (i *Instance) stop(abort bool) {
 		r.giveUp()
 	} else {
 		r.stop(supervisor.ErrStop)
+	}
+	if !abort {
+		drain := time.NewTimer(i.e.config.Reload.DrainTimeout.Duration)
+		defer drain.Stop()
+		select {
+		case <-r.done:
+		case <-drain.C:
+			r.giveUp()
+		}
 	}
 	timer := time.NewTimer(stopWithin)
 	defer timer.Stop()

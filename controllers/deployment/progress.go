@@ -172,10 +172,14 @@ func (r *rollout) copyReplicaFailure() {
 		r.removeCondition(appsv1.DeploymentReplicaFailure)
 	case current != nil && current.Status == failure.Status && current.Reason == failure.Reason:
 	default:
+		transition := failure.LastTransitionTime
+		if current != nil && current.Status == failure.Status {
+			transition = current.LastTransitionTime
+		}
 		r.removeCondition(appsv1.DeploymentReplicaFailure)
 		r.d.Status.Conditions = append(r.d.Status.Conditions, appsv1.DeploymentCondition{
 			Type: appsv1.DeploymentReplicaFailure, Status: failure.Status, Reason: failure.Reason, Message: failure.Message,
-			LastUpdateTime: failure.LastTransitionTime, LastTransitionTime: failure.LastTransitionTime,
+			LastUpdateTime: failure.LastTransitionTime, LastTransitionTime: transition,
 		})
 	}
 }

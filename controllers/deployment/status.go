@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 )
 
 // plainStatus counts replicas and tells whether enough are available.
@@ -90,6 +91,10 @@ func (r *rollout) onlyCountsDiffer() bool {
 		return false
 	}
 	if r.d.Status.ObservedGeneration != r.stored.Status.ObservedGeneration || r.isComplete(&r.d.Status) {
+		return false
+	}
+	// Without the new count the next reconcile would try the same name again.
+	if !ptr.Equal(r.d.Status.CollisionCount, r.stored.Status.CollisionCount) {
 		return false
 	}
 	if len(r.d.Status.Conditions) != len(r.stored.Status.Conditions) {

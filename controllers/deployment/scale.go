@@ -10,9 +10,15 @@ import (
 )
 
 // isScalingEvent tells whether the Deployment's replicas have changed since its
-// ReplicaSets were last sized.
+// ReplicaSets were last sized. Several ReplicaSets of a Deployment that has the
+// Recreate strategy, as after a change from RollingUpdate in the midst of a
+// rollout, are not scaled: its rollout sizes them, and would never come about.
 func (r *rollout) isScalingEvent() bool {
-	for _, rs := range active(r.all) {
+	wantPods := active(r.all)
+	if len(wantPods) > 1 && r.d.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType {
+		return false
+	}
+	for _, rs := range wantPods {
 		if desired, ok := replicasAnnotation(rs, desiredReplicasAnnotation); ok && desired != int64(r.bounds.replicas) {
 			return true
 		}
@@ -144,8 +150,13 @@ func (r *rollout) part(rs *appsv1.ReplicaSet, toAdd, left int64) int64 {
 		if formerMost == 0 {
 			return 0
 		}
-		// Half is rounded up; all numbers are positive.
-		fair = (2*size*r.bounds.maxTotal()+formerMost)/(2*formerMost) - size
+		// Half is rounded up; all numbers are positive, and their product is
+		// below 2^63.
+		product := size * r.bounds.maxTotal()
+		fair = product/formerMost - size
+		if rest := product % formerMost; rest >= formerMost-rest {
+			fair++
+		}
 	}
 	if toAdd > 0 {
 		return min(fair, left)

@@ -341,6 +341,12 @@ func (c *cluster) setReady(ctx context.Context, pod *corev1.Pod) error {
 	return err
 }
 
+func isReady(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
+}
+
 func everyPod(*corev1.Pod) bool { return true }
 
 // podsOf is for pods with one of these image tags.

@@ -30,7 +30,6 @@ func TestAcceptance16_LargeReplicaSetsAreCreatedInParts(t *testing.T) {
 	if _, _, most, ever := pods.of("web"); most != 600 || ever != 600 {
 		t.Errorf("%d pods at most, %d in all", most, ever)
 	}
-	// Between the parts the status tells of the progress.
 	c.scale("web", 0)
 	harness.Eventually(t, minutes, "no pods", func(context.Context) error { return pods.has("web", 0) })
 	c.waitForStatus("web", "no replicas", counts(0, 0, 0))

@@ -25,13 +25,9 @@ func (m *Manager) followFiles(ctx context.Context, files []string) {
 	round, end := context.WithCancel(ctx)
 	defer end()
 	effective, _ := m.supervisor.Effective()
-	first := true
 	watcher := filewatch.New(filewatch.Options{
 		Paths: files,
 		OnChange: func(set filewatch.Set) {
-			if first && set.Trigger == filewatch.TriggerStart {
-				first = false
-			}
 			changed, err := m.clients.Reload()
 			switch {
 			case err != nil:

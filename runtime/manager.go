@@ -34,9 +34,12 @@ import (
 // that dashboards and alerts go on working.
 const component = "kube-controller-manager"
 
-// finishTimeout bounds what is done after the controllers have stopped:
-// releasing the lease and sending the last events.
-const finishTimeout = 5 * time.Second
+// What is done after the controllers have stopped. Each has a time of its own:
+// events that cannot be sent must not keep the lease from a successor.
+const (
+	lastEventsTimeout = 2 * time.Second
+	releaseTimeout    = 5 * time.Second
+)
 
 // Options of a Manager. Config.Scheme is required.
 type Options struct {
@@ -274,14 +277,12 @@ func (m *Manager) Run(ctx context.Context) error {
 	stuck := <-supervisorErr
 	supervised.Wait()
 
-	finish, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishTimeout)
-	defer cancel()
 	// Last of all, an event may say which controller is stuck.
-	m.events.Shutdown(finish)
+	lastEvents, endEvents := context.WithTimeout(context.WithoutCancel(ctx), lastEventsTimeout)
+	m.events.Shutdown(lastEvents)
+	endEvents()
 	if stuck == nil { // otherwise it may still write, and the lease has to run out
-		if err := m.elector.Release(finish); err != nil {
-			m.log.Error("the lease was not released, a successor waits until it has run out", "err", err)
-		}
+		m.release(context.WithoutCancel(ctx))
 	}
 	endElector()
 	m.fence.Shut()
@@ -292,6 +293,15 @@ func (m *Manager) Run(ctx context.Context) error {
 	m.clients.Close()
 	m.log.Info("ended")
 	return errors.Join(exitErr, stuck)
+}
+
+// release gives the lease back.
+func (m *Manager) release(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, releaseTimeout)
+	defer cancel()
+	if err := m.elector.Release(ctx); err != nil {
+		m.log.Error("the lease was not released, a successor waits until it has run out", "err", err)
+	}
 }
 
 // Reload looks at the configuration file now, as on SIGHUP.

@@ -69,6 +69,10 @@ func (o *runOptions) run(cmd *cobra.Command) error {
 	if o.validateOnly {
 		return validate(cmd, layers)
 	}
+	// A SIGHUP that comes while the manager is being made must not end the process.
+	signals := make(chan os.Signal, 4)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
+	defer signal.Stop(signals)
 	manager, err := runtime.New(runtime.Options{
 		Config:        layers,
 		Descriptors:   controllers.All(),
@@ -79,18 +83,16 @@ func (o *runOptions) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	return runUntilSignal(cmd.Context(), manager)
+	return runUntilSignal(cmd.Context(), signals, manager)
 }
 
 // runUntilSignal ends the manager cleanly at the first SIGTERM or SIGINT, and
 // the process at the second. SIGHUP looks at the file.
-func runUntilSignal(ctx context.Context, manager *runtime.Manager) error {
+func runUntilSignal(ctx context.Context, signals <-chan os.Signal, manager *runtime.Manager) error {
 	if ctx == nil {
 		ctx = context.Background()
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	signals := make(chan os.Signal, 4)
-	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 	var handler sync.WaitGroup
 	ended := make(chan struct{})
 	handler.Go(func() {
@@ -111,7 +113,6 @@ func runUntilSignal(ctx context.Context, manager *runtime.Manager) error {
 		}
 	})
 	err := manager.Run(ctx)
-	signal.Stop(signals)
 	close(ended)
 	handler.Wait()
 	cancel()

@@ -405,3 +405,53 @@ func TestAHangAfterTheLossOfTheLeaseEndsTheProcess(t *testing.T) {
 	}
 	close(release)
 }
+
+// A port that is in use does not hold up the rest of an edit, is said with
+// its place in the file, and is served as soon as it is free.
+func TestAPortIsServedOnceItIsFree(t *testing.T) {
+	var count atomic.Int64
+	p := run(t, controlplane.Shared(t), "occupied", descriptor("worker", counted(&count)))
+	running := func(s status) bool { return s.State == "Running" }
+	p.expect("worker", "runs", running)
+	occupant, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer occupant.Close() // it may be closed already
+	address, ok := occupant.Addr().(*net.TCPAddr)
+	if !ok {
+		t.Fatalf("%T is no TCP address", occupant.Addr())
+	}
+	p.edit(func(c *schema.ControllerManagerConfiguration) {
+		c.Server.Port = address.Port
+		c.Controllers.Sections["worker"].Base().Enabled = false
+	})
+	p.expect("worker", "is disabled by the same edit", func(s status) bool { return s.State == "Disabled" })
+	eventually(t, 10*time.Second, "the reload is recorded with its error", func(ctx context.Context) error {
+		_, body, err := p.get(ctx, "/debug/reloads")
+		if err != nil {
+			return err
+		}
+		var reply struct {
+			Reloads []struct {
+				Errors []struct {
+					Line    int
+					Path    string
+					Message string
+				}
+			}
+		}
+		if err := json.Unmarshal(body, &reply); err != nil {
+			return err
+		}
+		if len(reply.Reloads) == 0 || len(reply.Reloads[0].Errors) != 1 || reply.Reloads[0].Errors[0].Line == 0 {
+			return fmt.Errorf("%s", body)
+		}
+		return nil
+	})
+	if err := occupant.Close(); err != nil {
+		t.Fatal(err)
+	}
+	p.url = fmt.Sprintf("https://127.0.0.1:%d", address.Port)
+	p.expect("worker", "is shown on the new port", func(s status) bool { return s.State == "Disabled" })
+}

@@ -2,6 +2,8 @@ package runtime
 
 import (
 	"context"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -11,8 +13,14 @@ import (
 	"github.com/wheelhouse-project/wheelhouse/schema"
 )
 
+// partsRetry is how long after a part of the configuration could not be applied
+// it is tried again, as with a port that was still in use.
+const partsRetry = 5 * time.Second
+
 // followReloads finishes current, and applies what the source finds.
 func (m *Manager) followReloads(ctx context.Context, current *reload) {
+	unapplied := current.unapplied
+	again := m.retry(unapplied)
 	for {
 		var settled <-chan struct{}
 		if current != nil {
@@ -24,6 +32,9 @@ func (m *Manager) followReloads(ctx context.Context, current *reload) {
 		case <-settled:
 			m.finish(current, server.Applied)
 			current = nil
+		case <-again:
+			unapplied = m.applyAgain(unapplied)
+			again = m.retry(unapplied)
 		case update := <-m.source.Updates():
 			if update.Rejection != nil {
 				m.reject(update.Rejection)
@@ -33,8 +44,35 @@ func (m *Manager) followReloads(ctx context.Context, current *reload) {
 				m.finish(current, server.Superseded)
 			}
 			current = m.apply(update.Snapshot)
+			unapplied = current.unapplied
+			again = m.retry(unapplied)
 		}
 	}
+}
+
+// retry delivers when parts are to be applied again; never when there are none.
+func (m *Manager) retry(unapplied []part) <-chan time.Time {
+	if len(unapplied) == 0 {
+		return nil
+	}
+	return m.clock.After(partsRetry)
+}
+
+// applyAgain returns the parts that still cannot be applied.
+func (m *Manager) applyAgain(unapplied []part) []part {
+	effective, _ := m.supervisor.Effective()
+	unapplied = slices.DeleteFunc(unapplied, func(p part) bool {
+		err := p.apply(effective)
+		if err != nil {
+			m.log.Debug("a part of the configuration still cannot be applied", "path", p.path, "err", err)
+		}
+		return err == nil
+	})
+	if len(unapplied) == 0 {
+		m.metrics.ReloadApplied(m.clock.Now())
+		m.log.Info("what could not be applied of the configuration is applied now")
+	}
+	return unapplied
 }
 
 // reload is one that is being applied.
@@ -42,6 +80,8 @@ type reload struct {
 	record  server.Reload
 	began   time.Time
 	settled <-chan struct{}
+	// unapplied are parts that stay as they were.
+	unapplied []part
 }
 
 // apply makes snapshot the desired state of every part. The controllers follow
@@ -59,27 +99,46 @@ func (m *Manager) apply(snapshot *config.Snapshot) *reload {
 	for _, warning := range snapshot.Warnings {
 		m.log.Warn("a value of the configuration has no effect", "at", warning.Origin.String(), "path", warning.Path, "why", warning.Message)
 	}
-	for _, part := range []struct {
-		path  string
-		apply func() error
-	}{
-		{"logging", func() error { return m.logging.Apply(effective.Logging) }},
-		{"cluster.client", func() error {
-			m.clients.SetLimits(effective.Cluster.Client.QPS, effective.Cluster.Client.Burst)
-			return nil
-		}},
-		{"leaderElection", func() error { return m.elector.Apply(effective.LeaderElection) }},
-		{"server", func() error { return m.server.Apply(effective.Server) }},
-	} {
-		if err := part.apply(); err != nil {
-			m.log.Error("a part of the configuration could not be applied, it stays as it was", "path", part.path, "err", err)
-			r.record.Errors = append(r.record.Errors, schema.Error{Origin: snapshot.Origins[part.path], Path: part.path, Message: err.Error()})
+	for _, p := range m.parts() {
+		if err := p.apply(effective); err != nil {
+			m.log.Error("a part of the configuration could not be applied and stays as it was, it is tried again", "path", p.path, "err", err)
+			r.unapplied = append(r.unapplied, p)
+			r.record.Errors = append(r.record.Errors, schema.Error{Origin: originOf(snapshot.Origins, p.path), Path: p.path, Message: err.Error()})
 		}
 	}
 	for _, gate := range schema.FeatureGates() {
 		m.metrics.SetFeature(gate.Name, string(gate.Stage), schema.FeatureEnabled(effective, gate.Name))
 	}
 	return r
+}
+
+// part of the engine that follows a part of the configuration.
+type part struct {
+	path  string
+	apply func(effective *schema.ControllerManagerConfiguration) error
+}
+
+func (m *Manager) parts() []part {
+	type config = schema.ControllerManagerConfiguration
+	return []part{
+		{"logging", func(c *config) error { return m.logging.Apply(c.Logging) }},
+		{"cluster.client", func(c *config) error {
+			m.clients.SetLimits(c.Cluster.Client.QPS, c.Cluster.Client.Burst)
+			return nil
+		}},
+		{"leaderElection", func(c *config) error { return m.elector.Apply(c.LeaderElection) }},
+		{"server", func(c *config) error { return m.server.Apply(c.Server) }},
+	}
+}
+
+// originOf is where the first value below path comes from that has a place in the file.
+func originOf(origins map[string]schema.Origin, path string) (first schema.Origin) {
+	for at, origin := range origins {
+		if strings.HasPrefix(at, path+".") && origin.Line > 0 && (first.Line == 0 || origin.Line < first.Line) {
+			first = origin
+		}
+	}
+	return first
 }
 
 // show makes snapshot what /configz tells.

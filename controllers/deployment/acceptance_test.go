@@ -8,6 +8,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"sync"
 	"testing"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apischema "k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
 
 	"github.com/wheelhouse-project/wheelhouse/test/harness"
@@ -757,28 +759,17 @@ func TestReload_RolloutsScalingsAndDeletionsEndTheSame(t *testing.T) {
 // watchBounds checks until it is ended that every app has enough ready pods.
 func (c *cluster) watchBounds(least int) (end func()) {
 	c.t.Helper()
-	ctx, cancel := context.WithCancel(c.t.Context())
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		for ctx.Err() == nil {
-			list, err := c.client.CoreV1().Pods(c.ns).List(ctx, metav1.ListOptions{})
-			if err != nil {
-				continue
-			}
-			ready := map[string]int{}
-			for i := range list.Items {
-				if pod := &list.Items[i]; pod.DeletionTimestamp == nil && isReady(pod) {
-					ready[pod.Labels["app"]]++
-				}
-			}
-			for app, n := range ready {
-				if n < least && ctx.Err() == nil {
-					cancel()
-					c.t.Errorf("%s had %d ready pods, fewer than %d", app, n, least)
-				}
+	var reported sync.Once
+	return c.followPods(func(_ context.Context, pods cache.Store, pod *corev1.Pod) {
+		ready := 0
+		for _, obj := range pods.List() {
+			other, ok := obj.(*corev1.Pod)
+			if ok && other.Labels["app"] == pod.Labels["app"] && other.DeletionTimestamp == nil && isReady(other) {
+				ready++
 			}
 		}
-	}()
-	return func() { cancel(); <-ended }
+		if ready < least {
+			reported.Do(func() { c.t.Errorf("%s had %d ready pods, fewer than %d", pod.Labels["app"], ready, least) })
+		}
+	})
 }

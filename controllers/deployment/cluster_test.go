@@ -17,7 +17,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/retry"
 	"k8s.io/utils/ptr"
 
@@ -31,7 +33,7 @@ func TestMain(m *testing.M) { os.Exit(harness.Main(m, controlplane.Options{Audit
 
 const (
 	// soon is ample for a few reconciles on a busy machine.
-	soon = 30 * time.Second
+	soon = 90 * time.Second
 	// aWhile is how long something must not happen.
 	aWhile = 2 * time.Second
 
@@ -304,34 +306,47 @@ func (c *cluster) pods(ctx context.Context, app string) ([]corev1.Pod, error) {
 // runPods plays the kubelet until the test ends: pods for which keep is true become ready.
 func (c *cluster) runPods(keep func(*corev1.Pod) bool) {
 	c.t.Helper()
-	ctx, cancel := context.WithCancel(c.t.Context())
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		ticker := time.NewTicker(20 * time.Millisecond)
-		defer ticker.Stop()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-ticker.C:
-			}
-			list, err := c.client.CoreV1().Pods(c.ns).List(ctx, metav1.ListOptions{})
-			if err != nil {
-				continue
-			}
-			for i := range list.Items {
-				pod := &list.Items[i]
-				if pod.DeletionTimestamp != nil || len(pod.Status.Conditions) > 0 || !keep(pod) {
-					continue
-				}
-				if err := c.setReady(ctx, pod); err != nil && ctx.Err() == nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
-					c.t.Errorf("make pod %s ready: %v", pod.Name, err)
-				}
-			}
+	c.followPods(func(ctx context.Context, pods cache.Store, pod *corev1.Pod) {
+		if pod.DeletionTimestamp != nil || len(pod.Status.Conditions) > 0 || !keep(pod) {
+			return
 		}
-	}()
-	c.t.Cleanup(func() { cancel(); <-ended })
+		if _, there, err := pods.Get(pod); err != nil || !there {
+			return
+		}
+		err := c.setReady(ctx, pod.DeepCopy())
+		if err != nil && ctx.Err() == nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+			c.t.Errorf("make pod %s ready: %v", pod.Name, err)
+		}
+	})
+}
+
+// followPods calls changed for every event of a pod, deletions included, until
+// it is ended, by the end of the test at the latest.
+func (c *cluster) followPods(changed func(ctx context.Context, pods cache.Store, pod *corev1.Pod)) (end func()) {
+	c.t.Helper()
+	ctx, cancel := context.WithCancel(c.t.Context())
+	factory := informers.NewSharedInformerFactoryWithOptions(c.client, 0, informers.WithNamespace(c.ns))
+	informer := factory.Core().V1().Pods().Informer()
+	call := func(obj any) {
+		if tombstone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+			obj = tombstone.Obj
+		}
+		if pod, ok := obj.(*corev1.Pod); ok && ctx.Err() == nil {
+			changed(ctx, informer.GetStore(), pod)
+		}
+	}
+	factory.Start(ctx.Done())
+	end = func() { cancel(); factory.Shutdown() }
+	c.t.Cleanup(end)
+	// Handlers come last, so that the store is complete at their first call.
+	factory.WaitForCacheSync(ctx.Done())
+	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: call, UpdateFunc: func(_, obj any) { call(obj) }, DeleteFunc: call,
+	})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return end
 }
 
 func (c *cluster) setReady(ctx context.Context, pod *corev1.Pod) error {

@@ -42,7 +42,7 @@ func workers(c *schema.ControllerManagerConfiguration, name string) int {
 func TestLayersAreMergedTheLastOneWins(t *testing.T) {
 	path := file(t, `
 server: {port: 1001, bindAddress: 127.0.0.1, tls: {cipherSuites: [TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256, TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384]}}
-logging: {level: 1, modules: {config: 2, work: 3}}
+logging: {level: 1, modules: {config: 2, client-go: 3}}
 controllers:
   deployment: {workers: 11}
 `)
@@ -51,7 +51,7 @@ controllers:
 		Environ: []string{
 			"PATH=/bin",
 			"WHEELHOUSE_SERVER_PORT=1002",
-			"WHEELHOUSE_LOGGING_MODULES_WORK=4",
+			"WHEELHOUSE_LOGGING_MODULES_CLIENT_GO=4",
 			"WHEELHOUSE_SERVER_TLS_CIPHER_SUITES=TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",
 			"WHEELHOUSE_CONTROLLERS_DEPLOYMENT_CONTROLLER_WORKERS=12",
 		},
@@ -72,7 +72,7 @@ controllers:
 		{"server.tls.cipherSuites", len(c.Server.TLS.CipherSuites), 1, "WHEELHOUSE_SERVER_TLS_CIPHER_SUITES"},
 		{"logging.level", c.Logging.Level, 5, "--set logging.level"},
 		{"logging.modules.config", c.Logging.Modules["config"], 2, path + ":5:39"},
-		{"logging.modules.work", c.Logging.Modules["work"], 4, "WHEELHOUSE_LOGGING_MODULES_WORK"},
+		{"logging.modules.client-go", c.Logging.Modules["client-go"], 4, "WHEELHOUSE_LOGGING_MODULES_CLIENT_GO"},
 		{
 			"controllers.deployment-controller.workers", workers(c, "deployment-controller"), 13,
 			"--set controllers.deployment-controller.workers",

@@ -9,9 +9,10 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/record"
+	"k8s.io/client-go/tools/reference"
 )
 
 const (
@@ -55,7 +56,8 @@ type burstKey struct {
 
 // burst is what was held back since the last event was passed on.
 type burst struct {
-	object  runtime.Object
+	// object is a reference, since its owner may change the object meanwhile.
+	object  *corev1.ObjectReference
 	timer   *time.Timer
 	count   int
 	singles []string
@@ -64,8 +66,8 @@ type burst struct {
 
 // Event implements record.EventRecorder.
 func (r *burstRecorder) Event(object runtime.Object, eventType, reason, message string) {
-	key, ok := keyOf(object, eventType, reason)
-	if !ok || !r.hold(key, object, message) {
+	about, err := reference.GetReference(scheme.Scheme, object)
+	if err != nil || !r.hold(keyOf(about, eventType, reason), about, message) {
 		r.next.Event(object, eventType, reason, message)
 	}
 }
@@ -83,7 +85,7 @@ func (r *burstRecorder) AnnotatedEventf(
 }
 
 // hold keeps the message back if it is part of a burst; else it begins one.
-func (r *burstRecorder) hold(key burstKey, object runtime.Object, message string) bool {
+func (r *burstRecorder) hold(key burstKey, object *corev1.ObjectReference, message string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.ended {
@@ -151,22 +153,11 @@ func (r *burstRecorder) flush() {
 	}
 }
 
-// keyOf is false for an object that is not known by name.
-func keyOf(object runtime.Object, eventType, reason string) (burstKey, bool) {
-	if reference, ok := object.(*corev1.ObjectReference); ok {
-		return burstKey{
-			uid: string(reference.UID), kind: reference.Kind, namespace: reference.Namespace, name: reference.Name,
-			eventType: eventType, reason: reason,
-		}, true
-	}
-	accessor, err := meta.Accessor(object)
-	if err != nil {
-		return burstKey{}, false
-	}
+func keyOf(about *corev1.ObjectReference, eventType, reason string) burstKey {
 	return burstKey{
-		uid: string(accessor.GetUID()), kind: fmt.Sprintf("%T", object), namespace: accessor.GetNamespace(), name: accessor.GetName(),
+		uid: string(about.UID), kind: about.Kind, namespace: about.Namespace, name: about.Name,
 		eventType: eventType, reason: reason,
-	}, true
+	}
 }
 
 // takeCount gives a combined event its number, and hides how it came here.

@@ -57,6 +57,7 @@ type Proxy struct {
 
 	mu          sync.Mutex
 	requests    []Request
+	open        map[chan struct{}]struct{}
 	answers     map[int]answer
 	before      map[int]func(Request)
 	after       map[int]func(Request)
@@ -79,6 +80,7 @@ func Start(cp *controlplane.ControlPlane, scope Scope) (*Proxy, error) {
 		cp:          cp,
 		scope:       scope,
 		served:      make(chan struct{}),
+		open:        map[chan struct{}]struct{}{},
 		answers:     map[int]answer{},
 		before:      map[int]func(Request){},
 		after:       map[int]func(Request){},
@@ -214,7 +216,9 @@ func (p *Proxy) serve(reverse http.Handler, w http.ResponseWriter, r *http.Reque
 		return
 	}
 	p.narrow(info, r)
-	reverse.ServeHTTP(w, r.WithContext(withRequest(r.Context(), recorded)))
+	taken := exchange{Request: recorded, answered: p.opened(recorded)}
+	defer taken.answered()
+	reverse.ServeHTTP(w, r.WithContext(withExchange(r.Context(), taken)))
 }
 
 func (a answer) write(w http.ResponseWriter) {
@@ -226,12 +230,14 @@ func (a answer) write(w http.ResponseWriter) {
 
 // modifyResponse sees the API server's answer before the client does.
 func (p *Proxy) modifyResponse(response *http.Response) error {
-	recorded, ok := requestFrom(response.Request.Context())
+	taken, ok := exchangeFrom(response.Request.Context())
 	if !ok {
 		return errors.New("a request that the proxy did not take")
 	}
+	recorded := taken.Request
 	recorded.Code = response.StatusCode
 	p.record(recorded)
+	taken.answered()
 	for _, hook := range p.hooks(p.after) {
 		hook(recorded)
 	}
@@ -310,13 +316,20 @@ func (p *Proxy) track(connection net.Conn, state http.ConnState) {
 	}
 }
 
-type requestKey struct{}
-
-func withRequest(ctx context.Context, r Request) context.Context {
-	return context.WithValue(ctx, requestKey{}, r)
+// exchange is a request on its way to the API server. Its answer is on record
+// when answered has been called.
+type exchange struct {
+	Request
+	answered func()
 }
 
-func requestFrom(ctx context.Context) (Request, bool) {
-	r, ok := ctx.Value(requestKey{}).(Request)
-	return r, ok
+type exchangeKey struct{}
+
+func withExchange(ctx context.Context, e exchange) context.Context {
+	return context.WithValue(ctx, exchangeKey{}, e)
+}
+
+func exchangeFrom(ctx context.Context) (exchange, bool) {
+	e, ok := ctx.Value(exchangeKey{}).(exchange)
+	return e, ok
 }

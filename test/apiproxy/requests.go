@@ -1,9 +1,11 @@
 package apiproxy
 
 import (
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -60,9 +62,15 @@ func (p *Proxy) record(r Request) {
 	p.requests = append(p.requests, r)
 }
 
+// answerTime is how long Requests waits for an answer at most.
+const answerTime = 10 * time.Second
+
 // Requests returns what was answered so far and what match accepts, in the
-// order of the answers. A nil match accepts all.
+// order of the answers. A nil match accepts all. The cluster shows what a
+// request did before its answer is there, so writes that the API server has
+// already got are waited for.
 func (p *Proxy) Requests(match func(Request) bool) []Request {
+	p.awaitAnswers()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if match == nil {
@@ -77,8 +85,41 @@ func (p *Proxy) Requests(match func(Request) bool) []Request {
 	return accepted
 }
 
+// awaitAnswers waits for the answers to the writes that are at the API server now.
+func (p *Proxy) awaitAnswers() {
+	p.mu.Lock()
+	open := slices.Collect(maps.Keys(p.open))
+	p.mu.Unlock()
+	late := time.After(answerTime)
+	for _, answered := range open {
+		select {
+		case <-answered:
+		case <-late:
+			return
+		}
+	}
+}
+
+// opened notes that a write goes to the API server, until closed is called.
+func (p *Proxy) opened(r Request) (closed func()) {
+	if !r.Write() {
+		return func() {}
+	}
+	answered := make(chan struct{})
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.open[answered] = struct{}{}
+	return sync.OnceFunc(func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		delete(p.open, answered)
+		close(answered)
+	})
+}
+
 // Forget empties the record.
 func (p *Proxy) Forget() {
+	p.awaitAnswers()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.requests = nil

@@ -34,7 +34,7 @@ func (m *Manager) newLife(name string, section schema.Section, cfg *schema.Contr
 		Clients:            clients,
 		Marks:              marks,
 		Pool:               m.pool,
-		Events:             m.events.Recorder(name),
+		Events:             m.events.Recorder(descriptor.EventComponent()),
 		Metrics:            m.metrics.Controller(name),
 		QueueMetrics:       m.metrics,
 		DeleteQueueMetrics: m.metrics.DeleteQueue,

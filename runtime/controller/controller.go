@@ -3,6 +3,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -30,6 +31,8 @@ type Descriptor struct {
 	// ServiceAccount in kube-system whose identity the client has when
 	// cluster.useServiceAccountCredentials is set; empty means the daemon's own.
 	ServiceAccount string
+	// EventSource is the source component of Env.Events. Default: the controller's name.
+	EventSource string
 	// Requires are the resources without which the controller is Unavailable.
 	Requires []apischema.GroupVersionResource
 	// FeatureGates must all be on, else the controller is Unavailable.
@@ -53,6 +56,9 @@ type Descriptor struct {
 
 // Name of the controller.
 func (d Descriptor) Name() string { return d.Section.Name }
+
+// EventComponent is the source component of the controller's events.
+func (d Descriptor) EventComponent() string { return cmp.Or(d.EventSource, d.Name()) }
 
 // Controller is what New leaves for the engine to run. Its queues and event
 // handlers were made through Env; the engine starts and stops them.
@@ -82,7 +88,7 @@ type Env struct {
 	Informers *informers.Lease
 	// Work owns the controller's queues; make them with work.NewQueue.
 	Work *work.Group
-	// Events records events whose source component is the controller's name.
+	// Events records events whose source component is Descriptor.EventComponent.
 	Events record.EventRecorder
 	// Metrics is the controller's registry, which outlives restarts: use
 	// telemetry.Register, which returns the collector registered before.

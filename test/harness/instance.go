@@ -106,7 +106,7 @@ func (i *Instance) start() {
 		Clients:    i.clients,
 		Marks:      i.marks,
 		Pool:       i.e.pool,
-		Events:     i.e.events.Recorder(i.descriptor.Name()),
+		Events:     i.e.events.Recorder(i.descriptor.EventComponent()),
 		Metrics:    i.Metrics,
 		Logger:     i.e.logger.With("controller", i.descriptor.Name()),
 	})

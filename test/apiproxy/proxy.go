@@ -40,6 +40,9 @@ type Scope struct {
 	// NamespaceSelector, a label selector, limits the namespaces that are seen,
 	// not their content. It is not used together with Namespace.
 	NamespaceSelector string
+	// NodeSelector, a label selector, limits the nodes that are seen. A node
+	// whose labels begin or cease to match comes and goes.
+	NodeSelector string
 }
 
 // Proxy is a running proxy. Close ends it.

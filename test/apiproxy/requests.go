@@ -173,7 +173,8 @@ func (p *Proxy) answerFor(r Request) (answer, bool) {
 	return answer{}, false
 }
 
-// narrow turns a request for all namespaces into one for the namespace of the scope.
+// narrow turns a request for all namespaces into one for the namespace of the
+// scope, and one for all nodes into one for the nodes of the scope.
 func (p *Proxy) narrow(info *request.RequestInfo, r *http.Request) {
 	if !info.IsResourceRequest || (info.Verb != "list" && info.Verb != "watch") {
 		return
@@ -189,6 +190,12 @@ func (p *Proxy) narrow(info *request.RequestInfo, r *http.Request) {
 		default:
 			return
 		}
+		r.URL.RawQuery = query.Encode()
+		return
+	}
+	if resource.Group == "" && resource.Resource == "nodes" && p.scope.NodeSelector != "" {
+		query := r.URL.Query()
+		query.Set("labelSelector", p.scope.NodeSelector)
 		r.URL.RawQuery = query.Encode()
 		return
 	}

@@ -4,6 +4,7 @@ package controllers
 import (
 	"github.com/wheelhouse-project/wheelhouse/controllers/deployment"
 	"github.com/wheelhouse-project/wheelhouse/controllers/replicaset"
+	"github.com/wheelhouse-project/wheelhouse/controllers/replicationcontroller"
 	"github.com/wheelhouse-project/wheelhouse/controllers/serviceaccount"
 	"github.com/wheelhouse-project/wheelhouse/controllers/ttlafterfinished"
 	"github.com/wheelhouse-project/wheelhouse/runtime/controller"
@@ -14,6 +15,7 @@ func All() []controller.Descriptor {
 	return []controller.Descriptor{
 		deployment.Descriptor(),
 		replicaset.Descriptor(),
+		replicationcontroller.Descriptor(),
 		serviceaccount.Descriptor(),
 		ttlafterfinished.Descriptor(),
 	}

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/wheelhouse-project/wheelhouse/controllers/internal/podcensus"
 	"github.com/wheelhouse-project/wheelhouse/test/apiproxy"
 	"github.com/wheelhouse-project/wheelhouse/test/harness"
 )
@@ -24,19 +25,19 @@ func TestReloadsChangeNothing(t *testing.T) {
 	t.Parallel()
 	const sets, high, low = 20, 12, 4
 	c := start(t, harness.Options{})
-	pods := c.watchPods()
+	pods := podcensus.Take(t, c.client, c.ns)
 	app := func(i int) string { return fmt.Sprint("web-", i) }
 	for i := range sets {
 		c.create(newReplicaSet(app(i), 0))
 	}
-	stop := c.disturb(50, 20)
+	stop := c.controller.DisturbAtLeast(rand.Uint64(), 50, 20)
 
 	// Up.
 	for i := range sets {
 		c.scale(app(i), high)
 	}
 	for i := range sets {
-		harness.Eventually(t, minutes, "the pods of "+app(i), func(context.Context) error { return pods.has(app(i), high) })
+		harness.Eventually(t, minutes, "the pods of "+app(i), func(context.Context) error { return pods.Has(app(i), high) })
 	}
 	// All ready, as kubelets report it, then down.
 	for i := range sets {
@@ -44,12 +45,12 @@ func TestReloadsChangeNothing(t *testing.T) {
 			c.setPodStatus(pod.Name, readySince(time.Now()))
 		}
 	}
-	pods.reset()
+	pods.Reset()
 	for i := range sets {
 		c.scale(app(i), low)
 	}
 	for i := range sets {
-		harness.Eventually(t, minutes, "fewer pods of "+app(i), func(context.Context) error { return pods.has(app(i), low) })
+		harness.Eventually(t, minutes, "fewer pods of "+app(i), func(context.Context) error { return pods.Has(app(i), low) })
 	}
 	// A pod of each is lost and replaced. Then half of the sets are deleted, and
 	// lose another one, which is not.
@@ -58,10 +59,10 @@ func TestReloadsChangeNothing(t *testing.T) {
 	}
 	for i := range sets {
 		harness.Eventually(t, minutes, "the replacement in "+app(i), func(context.Context) error {
-			if _, _, _, ever := pods.of(app(i)); ever != high+1 {
+			if ever := pods.Of(app(i)).Created; ever != high+1 {
 				return fmt.Errorf("%d pods were created", ever)
 			}
-			return pods.has(app(i), low)
+			return pods.Has(app(i), low)
 		})
 	}
 	for i := range sets / 2 {
@@ -83,49 +84,12 @@ func TestReloadsChangeNothing(t *testing.T) {
 			if i < sets/2 {
 				want, bound = low-1, low-2
 			}
-			active, fewest, most, ever := pods.of(app(i))
-			if active != want || fewest < bound || most > high || ever != high+1 {
-				return fmt.Errorf("%s: %d active pods, %d at the fewest, %d at most, %d created", app(i), active, fewest, most, ever)
+			if got := pods.Of(app(i)); got.Active != want || got.Fewest < bound || got.Most > high || got.Created != high+1 {
+				return fmt.Errorf("pods of %s: %+v", app(i), got)
 			}
 		}
 		return nil
 	})
-}
-
-// disturb restarts and resizes the controller at random moments. The returned
-// function waits until that was done at least so often, and ends it.
-func (c *cluster) disturb(restarts, resizes int64) (stop func()) {
-	var restarted, resized atomic.Int64
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for ctx.Err() == nil {
-			select {
-			case <-time.After(time.Duration(rand.Int64N(int64(100 * time.Millisecond)))):
-			case <-ctx.Done():
-			}
-			if rand.IntN(3) == 0 {
-				c.controller.Resize(1 + rand.IntN(8))
-				resized.Add(1)
-			} else {
-				c.controller.Restart()
-				restarted.Add(1)
-			}
-		}
-	}()
-	return func() {
-		c.t.Helper()
-		harness.Eventually(c.t, minutes, "restarts", func(context.Context) error {
-			if restarted.Load() < restarts || resized.Load() < resizes {
-				return fmt.Errorf("%d restarts, %d resizes", restarted.Load(), resized.Load())
-			}
-			return nil
-		})
-		cancel()
-		<-done
-		c.t.Logf("%d restarts, %d changes of the number of workers", restarted.Load(), resized.Load())
-	}
 }
 
 // touch makes an event of a ReplicaSet without changing what it asks for.
@@ -146,7 +110,7 @@ func TestStaleCacheIsNotActedUpon(t *testing.T) {
 		t.Run(fmt.Sprint("restart ", restart), func(t *testing.T) {
 			t.Parallel()
 			c := start(t, harness.Options{})
-			pods := c.watchPods()
+			pods := podcensus.Take(t, c.client, c.ns)
 			c.create(newReplicaSet("web", 0))
 			c.waitForStatus("web", "no replica", counts(0, 0, 0))
 			writes := 0
@@ -155,7 +119,7 @@ func TestStaleCacheIsNotActedUpon(t *testing.T) {
 				c.scale("web", int32(step.replicas))
 				writes += step.requests
 				harness.Eventually(t, soon, "the requests", c.podWrites(writes))
-				harness.Eventually(t, soon, "the pods", func(context.Context) error { return pods.has("web", step.replicas) })
+				harness.Eventually(t, soon, "the pods", func(context.Context) error { return pods.Has("web", step.replicas) })
 				ready := make(chan struct{})
 				go func() {
 					defer close(ready)
@@ -187,7 +151,7 @@ func TestStaleCacheIsNotActedUpon(t *testing.T) {
 func TestLostAnswersMakeNoPodTwice(t *testing.T) {
 	t.Parallel()
 	c := start(t, harness.Options{})
-	pods := c.watchPods()
+	pods := podcensus.Take(t, c.client, c.ns)
 	c.create(newReplicaSet("web", 0))
 	c.waitForStatus("web", "no replica", counts(0, 0, 0))
 
@@ -200,15 +164,15 @@ func TestLostAnswersMakeNoPodTwice(t *testing.T) {
 		}
 	})
 	c.scale("web", 20)
-	harness.Eventually(t, minutes, "the pods", func(context.Context) error { return pods.has("web", 20) })
+	harness.Eventually(t, minutes, "the pods", func(context.Context) error { return pods.Has("web", 20) })
 	stop()
 	c.Proxy.DelayWatches(podResource, 0)
 	c.waitForStatus("web", "the replicas", counts(20, 0, 0))
 	if answers.Load() < 4 {
 		t.Fatal("no connection was cut")
 	}
-	if _, _, most, ever := pods.of("web"); most != 20 || ever != 20 {
-		t.Errorf("%d pods at most, %d created", most, ever)
+	if got := pods.Of("web"); got.Most != 20 || got.Created != 20 {
+		t.Errorf("pods %+v", got)
 	}
 }
 
@@ -218,7 +182,7 @@ func TestLostAnswersMakeNoPodTwice(t *testing.T) {
 func TestCancelledControllerReportsNothing(t *testing.T) {
 	t.Parallel()
 	c := start(t, harness.Options{})
-	pods := c.watchPods()
+	pods := podcensus.Take(t, c.client, c.ns)
 	for i := range 10 {
 		replicas := 10 + 5*i
 		aborted := make(chan struct{})
@@ -248,7 +212,7 @@ func TestCancelledControllerReportsNothing(t *testing.T) {
 			t.Errorf("%s: %s", fault, inJSON(rs.Status))
 		}
 		c.controller.Start()
-		harness.Eventually(t, soon, "the pods", func(context.Context) error { return pods.has(name, replicas) })
+		harness.Eventually(t, soon, "the pods", func(context.Context) error { return pods.Has(name, replicas) })
 		c.waitForStatus(name, "the replicas", counts(int32(replicas), 0, 0))
 	}
 	list, err := c.client.CoreV1().Events(c.ns).List(t.Context(), metav1.ListOptions{FieldSelector: "type=" + v1.EventTypeWarning})

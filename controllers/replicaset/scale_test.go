@@ -8,6 +8,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 
+	"github.com/wheelhouse-project/wheelhouse/controllers/internal/podcensus"
 	"github.com/wheelhouse-project/wheelhouse/schema"
 	"github.com/wheelhouse-project/wheelhouse/test/apiproxy"
 	"github.com/wheelhouse-project/wheelhouse/test/harness"
@@ -23,15 +24,15 @@ func created(r apiproxy.Request) bool {
 func TestAcceptance16_LargeReplicaSetsAreCreatedInParts(t *testing.T) {
 	t.Parallel()
 	c := start(t, harness.Options{})
-	pods := c.watchPods()
+	pods := podcensus.Take(t, c.client, c.ns)
 	c.create(newReplicaSet("web", 600))
-	harness.Eventually(t, minutes, "600 pods", func(context.Context) error { return pods.has("web", 600) })
+	harness.Eventually(t, minutes, "600 pods", func(context.Context) error { return pods.Has("web", 600) })
 	c.waitForStatus("web", "600 replicas", counts(600, 0, 0))
-	if _, _, most, ever := pods.of("web"); most != 600 || ever != 600 {
-		t.Errorf("%d pods at most, %d in all", most, ever)
+	if got := pods.Of("web"); got.Most != 600 || got.Created != 600 {
+		t.Errorf("pods %+v", got)
 	}
 	c.scale("web", 0)
-	harness.Eventually(t, minutes, "no pods", func(context.Context) error { return pods.has("web", 0) })
+	harness.Eventually(t, minutes, "no pods", func(context.Context) error { return pods.Has("web", 0) })
 	c.waitForStatus("web", "no replicas", counts(0, 0, 0))
 }
 
@@ -43,23 +44,23 @@ func TestAcceptance19_RestartWhileScalingKeepsTheBounds(t *testing.T) {
 		t.Run(fmt.Sprintf("after %d requests", after), func(t *testing.T) {
 			t.Parallel()
 			c := start(t, harness.Options{})
-			pods := c.watchPods()
+			pods := podcensus.Take(t, c.client, c.ns)
 			c.create(newReplicaSet("web", 0))
 			c.waitForStatus("web", "no replica", counts(0, 0, 0))
 			for _, step := range []struct {
 				verb     string
 				replicas int
 			}{{"create", 50}, {"delete", 10}} {
-				pods.reset()
+				pods.Reset()
 				done := c.restartAfter(step.verb, after)
 				c.scale("web", int32(step.replicas))
 				<-done
-				harness.Eventually(t, soon, fmt.Sprint(step.replicas, " pods"), func(context.Context) error { return pods.has("web", step.replicas) })
+				harness.Eventually(t, soon, fmt.Sprint(step.replicas, " pods"), func(context.Context) error { return pods.Has("web", step.replicas) })
 				c.waitForStatus("web", "the replicas", counts(int32(step.replicas), 0, 0))
-				harness.Throughout(t, aWhile/2, "the number of pods", func(context.Context) error { return pods.has("web", step.replicas) })
+				harness.Throughout(t, aWhile/2, "the number of pods", func(context.Context) error { return pods.Has("web", step.replicas) })
 			}
-			if _, fewest, _, ever := pods.of("web"); fewest < 10 || ever != 50 {
-				t.Errorf("%d pods at the fewest, %d created; want 10 and 50", fewest, ever)
+			if got := pods.Of("web"); got.Fewest < 10 || got.Created != 50 {
+				t.Errorf("%d pods at the fewest, %d created; want 10 and 50", got.Fewest, got.Created)
 			}
 		})
 	}
@@ -97,7 +98,7 @@ func TestAcceptance20_WorkersAreResizedWhileManyConverge(t *testing.T) {
 	const sets, replicas = 200, 3
 	c := start(t, harness.Options{})
 	c.controller.Resize(1)
-	pods := c.watchPods()
+	pods := podcensus.Take(t, c.client, c.ns)
 	for i := range sets {
 		c.create(newReplicaSet(fmt.Sprint("web-", i), replicas))
 		switch i {
@@ -109,9 +110,9 @@ func TestAcceptance20_WorkersAreResizedWhileManyConverge(t *testing.T) {
 	}
 	for i := range sets {
 		app := fmt.Sprint("web-", i)
-		harness.Eventually(t, minutes, "pods of "+app, func(context.Context) error { return pods.has(app, replicas) })
+		harness.Eventually(t, minutes, "pods of "+app, func(context.Context) error { return pods.Has(app, replicas) })
 		c.waitForStatus(app, "all replicas", counts(replicas, 0, 0))
-		if _, _, _, ever := pods.of(app); ever != replicas {
+		if ever := pods.Of(app).Created; ever != replicas {
 			t.Errorf("%d pods of %s were created", ever, app)
 		}
 	}

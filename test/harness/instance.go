@@ -265,28 +265,43 @@ func (i *Instance) Work() work.Status {
 // section. The seed makes the sequence, though not its effect, repeatable.
 func (i *Instance) Disturb(seed uint64) (stop func()) {
 	i.e.t.Helper()
+	return i.DisturbAtLeast(seed, 0, 0)
+}
+
+// DisturbAtLeast is Disturb, but stop waits until there were at least so many
+// restarts, aborted ones included, and changes of the number of workers.
+func (i *Instance) DisturbAtLeast(seed uint64, restarts, resizes int) (stop func()) {
+	i.e.t.Helper()
 	random := rand.New(rand.NewPCG(seed, 0))
 	i.e.t.Logf("disturbing %s with seed %d", i.descriptor.Name(), seed)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		for {
+		for restarted, resized := 0, 0; ; {
+			ended := ctx.Done()
+			if restarted < restarts || resized < resizes {
+				ended = nil
+			}
 			timer := time.NewTimer(time.Duration(random.Int64N(int64(150 * time.Millisecond))))
 			select {
 			case <-timer.C:
-			case <-ctx.Done():
+			case <-ended:
 				timer.Stop()
+				i.e.t.Logf("disturbed %s by %d restarts and %d changes of the number of workers", i.descriptor.Name(), restarted, resized)
 				return
 			}
 			switch random.IntN(4) {
 			case 0:
 				i.Resize(1 + random.IntN(10))
+				resized++
 			case 1:
 				i.Abort()
 				i.Start()
+				restarted++
 			default:
 				i.Restart()
+				restarted++
 			}
 		}
 	}()

@@ -1,22 +1,26 @@
-package replicaset_test
+// Package podcensus counts the pods of a test by a watch, so that no moment of
+// their number is missed.
+package podcensus
 
 import (
 	"context"
 	"fmt"
 	"sync"
+	"testing"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	watchtools "k8s.io/client-go/tools/watch"
 
 	"github.com/wheelhouse-project/wheelhouse/controllers/internal/availability"
 )
 
-// census watches the pods of a namespace, so that no moment of their number is missed.
-type census struct {
+// Census of the pods of a namespace, by their label app.
+type Census struct {
 	mu   sync.Mutex
 	apps map[string]*tally
 }
@@ -26,17 +30,26 @@ type tally struct {
 	active map[types.UID]bool
 	// created are all pods that ever were.
 	created map[types.UID]bool
-	// fewest and most pods that were active at once, since reset.
+	// fewest and most pods that were active at once, since the last Reset.
 	fewest, most int
 }
 
-// watchPods takes a census until the test ends.
-func (c *cluster) watchPods() *census {
-	c.t.Helper()
-	pods := c.client.CoreV1().Pods(c.ns)
-	list, err := pods.List(c.t.Context(), metav1.ListOptions{})
+// Counts of the pods of one app. Active pods are neither finished nor being deleted.
+type Counts struct {
+	Active int
+	// Fewest and Most that were active at once, since the last Reset.
+	Fewest, Most int
+	// Created are all pods that ever were.
+	Created int
+}
+
+// Take takes a census of namespace until the test ends.
+func Take(t testing.TB, client kubernetes.Interface, namespace string) *Census {
+	t.Helper()
+	pods := client.CoreV1().Pods(namespace)
+	list, err := pods.List(t.Context(), metav1.ListOptions{})
 	if err != nil {
-		c.t.Fatal(err)
+		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	// A census that ended unnoticed would show a number that stands still.
@@ -45,9 +58,9 @@ func (c *cluster) watchPods() *census {
 	})
 	if err != nil {
 		cancel()
-		c.t.Fatal(err)
+		t.Fatal(err)
 	}
-	s := &census{apps: map[string]*tally{}}
+	s := &Census{apps: map[string]*tally{}}
 	for i := range list.Items {
 		s.note(watch.Added, &list.Items[i])
 	}
@@ -58,21 +71,21 @@ func (c *cluster) watchPods() *census {
 			if pod, ok := event.Object.(*v1.Pod); ok {
 				s.note(event.Type, pod)
 			} else if ctx.Err() == nil {
-				c.t.Errorf("the watch of pods broke: %s", inJSON(event.Object))
+				t.Errorf("the watch of pods broke: %+v", event.Object)
 			}
 		}
 		if ctx.Err() == nil {
-			c.t.Error("the watch of pods ended")
+			t.Error("the watch of pods ended")
 		}
 	}()
-	c.t.Cleanup(func() {
+	t.Cleanup(func() {
 		cancel()
 		<-done
 	})
 	return s
 }
 
-func (s *census) note(event watch.EventType, pod *v1.Pod) {
+func (s *Census) note(event watch.EventType, pod *v1.Pod) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t := s.app(pod.Labels["app"])
@@ -85,7 +98,7 @@ func (s *census) note(event watch.EventType, pod *v1.Pod) {
 	t.fewest, t.most = min(t.fewest, len(t.active)), max(t.most, len(t.active))
 }
 
-func (s *census) app(name string) *tally {
+func (s *Census) app(name string) *tally {
 	t := s.apps[name]
 	if t == nil {
 		t = &tally{active: map[types.UID]bool{}, created: map[types.UID]bool{}}
@@ -94,8 +107,8 @@ func (s *census) app(name string) *tally {
 	return t
 }
 
-// reset begins a new period for fewest and most.
-func (s *census) reset() {
+// Reset begins a new period for Fewest and Most.
+func (s *Census) Reset() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, t := range s.apps {
@@ -103,17 +116,17 @@ func (s *census) reset() {
 	}
 }
 
-// of returns the active pods of app, and the fewest, most and created ones.
-func (s *census) of(app string) (active, fewest, most, created int) {
+// Of returns the counts of app.
+func (s *Census) Of(app string) Counts {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t := s.app(app)
-	return len(t.active), t.fewest, t.most, len(t.created)
+	return Counts{Active: len(t.active), Fewest: t.fewest, Most: t.most, Created: len(t.created)}
 }
 
-// has returns an error until app has count active pods.
-func (s *census) has(app string, count int) error {
-	if active, _, _, _ := s.of(app); active != count {
+// Has returns an error unless app has count active pods.
+func (s *Census) Has(app string, count int) error {
+	if active := s.Of(app).Active; active != count {
 		return fmt.Errorf("%s has %d active pods, want %d", app, active, count)
 	}
 	return nil

@@ -25,3 +25,13 @@ func PatchReplicaSet(client kubernetes.Interface) func(context.Context, *appsv1.
 			Patch(ctx, rs.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
 	}
 }
+
+// PatchControllerRevision returns Claims.Patch for ControllerRevisions.
+func PatchControllerRevision(
+	client kubernetes.Interface,
+) func(context.Context, *appsv1.ControllerRevision, []byte) (*appsv1.ControllerRevision, error) {
+	return func(ctx context.Context, revision *appsv1.ControllerRevision, patch []byte) (*appsv1.ControllerRevision, error) {
+		return client.AppsV1().ControllerRevisions(revision.Namespace).
+			Patch(ctx, revision.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
+	}
+}

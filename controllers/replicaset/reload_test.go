@@ -30,7 +30,7 @@ func TestReloadsChangeNothing(t *testing.T) {
 	for i := range sets {
 		c.create(newReplicaSet(app(i), 0))
 	}
-	stop := c.controller.DisturbAtLeast(rand.Uint64(), 50, 20)
+	stop := c.controller.Reload(rand.Uint64(), 50, 20)
 
 	// Up.
 	for i := range sets {

@@ -265,12 +265,17 @@ func (i *Instance) Work() work.Status {
 // section. The seed makes the sequence, though not its effect, repeatable.
 func (i *Instance) Disturb(seed uint64) (stop func()) {
 	i.e.t.Helper()
-	return i.DisturbAtLeast(seed, 0, 0)
+	return i.disturb(seed, true, 0, 0)
 }
 
-// DisturbAtLeast is Disturb, but stop waits until there were at least so many
-// restarts, aborted ones included, and changes of the number of workers.
-func (i *Instance) DisturbAtLeast(seed uint64, restarts, resizes int) (stop func()) {
+// Reload is Disturb without aborts, so that no request is cut off. Stop waits
+// until there were at least so many restarts and changes of the number of workers.
+func (i *Instance) Reload(seed uint64, restarts, resizes int) (stop func()) {
+	i.e.t.Helper()
+	return i.disturb(seed, false, restarts, resizes)
+}
+
+func (i *Instance) disturb(seed uint64, aborts bool, restarts, resizes int) (stop func()) {
 	i.e.t.Helper()
 	random := rand.New(rand.NewPCG(seed, 0))
 	i.e.t.Logf("disturbing %s with seed %d", i.descriptor.Name(), seed)
@@ -288,14 +293,14 @@ func (i *Instance) DisturbAtLeast(seed uint64, restarts, resizes int) (stop func
 			case <-timer.C:
 			case <-ended:
 				timer.Stop()
-				i.e.t.Logf("disturbed %s by %d restarts and %d changes of the number of workers", i.descriptor.Name(), restarted, resized)
+				i.e.t.Logf("%s: %d restarts, %d changes of the number of workers", i.descriptor.Name(), restarted, resized)
 				return
 			}
-			switch random.IntN(4) {
-			case 0:
+			switch choice := random.IntN(4); {
+			case choice == 0:
 				i.Resize(1 + random.IntN(10))
 				resized++
-			case 1:
+			case choice == 1 && aborts:
 				i.Abort()
 				i.Start()
 				restarted++

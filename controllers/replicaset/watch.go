@@ -1,8 +1,6 @@
 package replicaset
 
 import (
-	"maps"
-
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/cache"
 
@@ -38,31 +36,9 @@ func (e *engine[T]) podHandler() cache.ResourceEventHandler {
 		Owners:   e.objects,
 		Selector: e.kind.Selector,
 		Enqueue:  e.enqueue,
-		Changed:  podChanged,
+		Changed:  availability.Changed,
 		Logger:   e.logger,
 	}
 }
 
 func (e *engine[T]) enqueue(object T) { e.queue.Add(cache.MetaObjectToName(object)) }
-
-// podChanged tells whether a reconcile would see a difference.
-func podChanged(before, after *v1.Pod) bool {
-	return before.Status.Phase != after.Status.Phase ||
-		(before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil) ||
-		!maps.Equal(before.Labels, after.Labels) ||
-		readiness(before) != readiness(after)
-}
-
-type readySince struct {
-	ready bool
-	since int64
-}
-
-// readiness is comparable, unlike the condition.
-func readiness(pod *v1.Pod) readySince {
-	condition := availability.ReadyCondition(pod)
-	if condition == nil || condition.Status != v1.ConditionTrue {
-		return readySince{}
-	}
-	return readySince{ready: true, since: condition.LastTransitionTime.UnixNano()}
-}

@@ -2,6 +2,7 @@
 package controllers
 
 import (
+	"github.com/wheelhouse-project/wheelhouse/controllers/daemonset"
 	"github.com/wheelhouse-project/wheelhouse/controllers/deployment"
 	"github.com/wheelhouse-project/wheelhouse/controllers/replicaset"
 	"github.com/wheelhouse-project/wheelhouse/controllers/replicationcontroller"
@@ -13,6 +14,7 @@ import (
 // All controllers of this build, by name.
 func All() []controller.Descriptor {
 	return []controller.Descriptor{
+		daemonset.Descriptor(),
 		deployment.Descriptor(),
 		replicaset.Descriptor(),
 		replicationcontroller.Descriptor(),

@@ -1,0 +1,153 @@
+package daemonset
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/wheelhouse-project/wheelhouse/controllers/internal/availability"
+	"github.com/wheelhouse-project/wheelhouse/runtime/work"
+)
+
+// longestHoldBack is the longest that a status which nobody waits for is held
+// back, so that one write tells of several pods.
+const longestHoldBack = 500 * time.Millisecond
+
+// counts are the part of the status that this controller counts.
+type counts struct {
+	desired, current, misscheduled, ready, updated, available int32
+	observedGeneration                                        int64
+}
+
+// count tells what there is. A node with several pods counts by the preferred one.
+func (p *planner) count(ds *appsv1.DaemonSet) counts {
+	c := counts{observedGeneration: ds.Generation}
+	for i := range p.nodes {
+		node := &p.nodes[i]
+		switch {
+		case !node.run:
+			if len(node.pods) > 0 {
+				c.misscheduled++
+			}
+			continue
+		case len(node.pods) == 0:
+			c.desired++
+			continue
+		}
+		c.desired++
+		c.current++
+		pod := node.pods[0]
+		if availability.IsReady(pod) {
+			c.ready++
+			if p.isAvailable(pod) {
+				c.available++
+			}
+		}
+		if p.isCurrent(pod) {
+			c.updated++
+		}
+	}
+	return c
+}
+
+func storedCounts(s *appsv1.DaemonSetStatus) counts {
+	return counts{
+		desired:            s.DesiredNumberScheduled,
+		current:            s.CurrentNumberScheduled,
+		misscheduled:       s.NumberMisscheduled,
+		ready:              s.NumberReady,
+		updated:            s.UpdatedNumberScheduled,
+		available:          s.NumberAvailable,
+		observedGeneration: s.ObservedGeneration,
+	}
+}
+
+// into writes the counts into a status, whose other fields stay as they are.
+func (c counts) into(s *appsv1.DaemonSetStatus) {
+	s.DesiredNumberScheduled = c.desired
+	s.CurrentNumberScheduled = c.current
+	s.NumberMisscheduled = c.misscheduled
+	s.NumberReady = c.ready
+	s.UpdatedNumberScheduled = c.updated
+	s.NumberAvailable = c.available
+	s.NumberUnavailable = c.desired - c.available
+	s.ObservedGeneration = c.observedGeneration
+}
+
+// urgent tells whether somebody may wait for the change from before to after.
+// Not urgent are counts on their way to what is desired.
+func urgent(before, after counts) bool {
+	onTheWay := before
+	onTheWay.current, onTheWay.ready, onTheWay.updated, onTheWay.available = after.current, after.ready, after.updated, after.available
+	return onTheWay != after ||
+		turned(before.current, after.current, after.desired) ||
+		turned(before.ready, after.ready, after.desired) ||
+		turned(before.updated, after.updated, after.desired) ||
+		turned(before.available, after.available, after.desired)
+}
+
+// turned tells whether a count that should grow to goal has arrived there, or
+// has fallen.
+func turned(before, after, goal int32) bool {
+	return after < before || after > before && after >= goal
+}
+
+// report writes the status of ds if it differs from what is stored. It returns
+// after which time the key must come back for what is held back.
+func (c *daemonSetController) report(
+	ctx context.Context, key work.ObjectName, ds *appsv1.DaemonSet, p *planner, made outcome,
+) (time.Duration, error) {
+	stored, counted := storedCounts(&ds.Status), p.count(ds)
+	// What was created and deleted without an error is seen in a moment, and the
+	// present counts are obsolete.
+	obsolete := made.acted && made.err == nil
+
+	var inOrder appsv1.DaemonSetStatus
+	counted.into(&inOrder)
+	if stored == counted && ds.Status.NumberUnavailable == inOrder.NumberUnavailable {
+		c.held.Written(key)
+		if obsolete {
+			return c.held.Longest(), nil
+		}
+		return 0, nil
+	}
+	if obsolete || made.err == nil && !urgent(stored, counted) {
+		if wait := c.held.Wait(key, p.now); wait > 0 {
+			return wait, nil
+		}
+	}
+	if err := c.writeStatus(ctx, ds, counted); err != nil {
+		return 0, fmt.Errorf("update status of %s: %w", key, err)
+	}
+	c.held.Written(key)
+	return 0, nil
+}
+
+// writeStatus tries a second time with a fresh object when ds is out of date.
+func (c *daemonSetController) writeStatus(ctx context.Context, ds *appsv1.DaemonSet, counted counts) error {
+	api := c.client.AppsV1().DaemonSets(ds.Namespace)
+	// Only the status is copied deeply, as nothing else is changed.
+	changed := *ds
+	changed.Status = *ds.Status.DeepCopy()
+	counted.into(&changed.Status)
+	_, err := api.UpdateStatus(ctx, &changed, metav1.UpdateOptions{})
+	if apierrors.IsConflict(err) {
+		live, getErr := api.Get(ctx, ds.Name, metav1.GetOptions{})
+		if apierrors.IsNotFound(getErr) || getErr == nil && live.UID != ds.UID {
+			return nil
+		}
+		if getErr != nil {
+			return getErr
+		}
+		counted.into(&live.Status)
+		_, err = api.UpdateStatus(ctx, live, metav1.UpdateOptions{})
+	}
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}

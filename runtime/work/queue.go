@@ -26,6 +26,9 @@ type Options[K comparable] struct {
 	MaxRetries int
 	// SlowRetry. Default: 5 minutes.
 	SlowRetry time.Duration
+	// Limiter says how long a failing key waits. Default: client-go's
+	// DefaultTypedControllerRateLimiter, from 5 ms on.
+	Limiter workqueue.TypedRateLimiter[K]
 	// OnStale is called when a reconcile is put off because the cache of the
 	// resource has not seen the key's own last write yet. May be nil.
 	OnStale func(resource schema.GroupResource)
@@ -67,12 +70,15 @@ func NewQueue[K comparable](g *Group, o Options[K]) *Queue[K] {
 	if o.SlowRetry <= 0 {
 		o.SlowRetry = defaultSlowRetry
 	}
+	if o.Limiter == nil {
+		o.Limiter = workqueue.DefaultTypedControllerRateLimiter[K]()
+	}
 	q := &Queue[K]{
 		group:   g,
 		options: o,
 		logger:  g.options.Logger.With("queue", o.Name),
 		lanes:   newLanes[K](g.options.Clock.Now),
-		limiter: workqueue.DefaultTypedControllerRateLimiter[K](),
+		limiter: o.Limiter,
 		running: map[K]time.Time{},
 	}
 	q.freed = sync.NewCond(&q.mu)

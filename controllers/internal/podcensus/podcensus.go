@@ -46,6 +46,15 @@ type Counts struct {
 // Take takes a census of namespace until the test ends.
 func Take(t testing.TB, client kubernetes.Interface, namespace string) *Census {
 	t.Helper()
+	s := &Census{apps: map[string]*tally{}}
+	Follow(t, client, namespace, s.note)
+	return s
+}
+
+// Follow calls note with each pod of namespace and then with each event, one
+// after the other, until the test ends.
+func Follow(t testing.TB, client kubernetes.Interface, namespace string, note func(watch.EventType, *v1.Pod)) {
+	t.Helper()
 	pods := client.CoreV1().Pods(namespace)
 	list, err := pods.List(t.Context(), metav1.ListOptions{})
 	if err != nil {
@@ -60,16 +69,15 @@ func Take(t testing.TB, client kubernetes.Interface, namespace string) *Census {
 		cancel()
 		t.Fatal(err)
 	}
-	s := &Census{apps: map[string]*tally{}}
 	for i := range list.Items {
-		s.note(watch.Added, &list.Items[i])
+		note(watch.Added, &list.Items[i])
 	}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		for event := range events.ResultChan() {
 			if pod, ok := event.Object.(*v1.Pod); ok {
-				s.note(event.Type, pod)
+				note(event.Type, pod)
 			} else if ctx.Err() == nil {
 				t.Errorf("the watch of pods broke: %+v", event.Object)
 			}
@@ -82,7 +90,6 @@ func Take(t testing.TB, client kubernetes.Interface, namespace string) *Census {
 		cancel()
 		<-done
 	})
-	return s
 }
 
 func (s *Census) note(event watch.EventType, pod *v1.Pod) {

@@ -4,9 +4,11 @@ package controllers
 import (
 	"github.com/wheelhouse-project/wheelhouse/controllers/daemonset"
 	"github.com/wheelhouse-project/wheelhouse/controllers/deployment"
+	"github.com/wheelhouse-project/wheelhouse/controllers/job"
 	"github.com/wheelhouse-project/wheelhouse/controllers/replicaset"
 	"github.com/wheelhouse-project/wheelhouse/controllers/replicationcontroller"
 	"github.com/wheelhouse-project/wheelhouse/controllers/serviceaccount"
+	"github.com/wheelhouse-project/wheelhouse/controllers/statefulset"
 	"github.com/wheelhouse-project/wheelhouse/controllers/ttlafterfinished"
 	"github.com/wheelhouse-project/wheelhouse/runtime/controller"
 )
@@ -16,9 +18,11 @@ func All() []controller.Descriptor {
 	return []controller.Descriptor{
 		daemonset.Descriptor(),
 		deployment.Descriptor(),
+		job.Descriptor(),
 		replicaset.Descriptor(),
 		replicationcontroller.Descriptor(),
 		serviceaccount.Descriptor(),
+		statefulset.Descriptor(),
 		ttlafterfinished.Descriptor(),
 	}
 }

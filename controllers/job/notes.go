@@ -1,0 +1,85 @@
+package job
+
+import (
+	"sync"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/wheelhouse-project/wheelhouse/runtime/work"
+)
+
+// notes are what the controller remembers of Jobs between reconciles. None is
+// needed for pods to be counted rightly: a controller that starts anew finds
+// all of that in the API.
+type notes struct {
+	mu       sync.Mutex
+	backOffs map[work.ObjectName]backOff
+	// unsureOf are the keys with a request whose outcome is not known.
+	unsureOf map[work.ObjectName]bool
+	// doomed are the Jobs whose namespace is being deleted.
+	doomed map[work.ObjectName]types.UID
+}
+
+func newNotes() *notes {
+	return &notes{
+		backOffs: map[work.ObjectName]backOff{},
+		unsureOf: map[work.ObjectName]bool{},
+		doomed:   map[work.ObjectName]types.UID{},
+	}
+}
+
+// backOff returns the record of the Job with that UID, and false if there is none.
+func (n *notes) backOff(key work.ObjectName, uid types.UID) (backOff, bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	record, ok := n.backOffs[key]
+	return record, ok && record.uid == uid
+}
+
+func (n *notes) setBackOff(key work.ObjectName, record backOff) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.backOffs[key] = record
+}
+
+// unsure notes that a request of key may have done something, or not.
+func (n *notes) unsure(key work.ObjectName) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.unsureOf[key] = true
+}
+
+func (n *notes) isUnsure(key work.ObjectName) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.unsureOf[key]
+}
+
+// sure notes that the caches hold whatever the requests of key have done.
+func (n *notes) sure(key work.ObjectName) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.unsureOf, key)
+}
+
+// doom notes that no pod can be created for a Job any more, since its
+// namespace is being deleted.
+func (n *notes) doom(key work.ObjectName, uid types.UID) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.doomed[key] = uid
+}
+
+func (n *notes) isDoomed(key work.ObjectName, uid types.UID) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.doomed[key] == uid
+}
+
+func (n *notes) forget(key work.ObjectName) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.backOffs, key)
+	delete(n.unsureOf, key)
+	delete(n.doomed, key)
+}

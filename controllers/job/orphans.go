@@ -1,0 +1,155 @@
+package job
+
+import (
+	"context"
+	"fmt"
+
+	batchv1 "k8s.io/api/batch/v1"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/wheelhouse-project/wheelhouse/controllers/internal/availability"
+	"github.com/wheelhouse-project/wheelhouse/controllers/internal/jobs"
+	"github.com/wheelhouse-project/wheelhouse/controllers/internal/ownerevents"
+	"github.com/wheelhouse-project/wheelhouse/controllers/internal/ownerindex"
+	"github.com/wheelhouse-project/wheelhouse/runtime/work"
+)
+
+// orphanKey names what may hold the finalizer in vain: one pod, or, with a UID,
+// all pods of the Job that has or had it.
+type orphanKey struct {
+	namespace, name string
+	job             types.UID
+}
+
+// String is what the log shows.
+func (k orphanKey) String() string {
+	if k.job != "" {
+		return fmt.Sprintf("pods of job %s/%s", k.namespace, k.name)
+	}
+	return k.namespace + "/" + k.name
+}
+
+func orphansOf(job *batchv1.Job) orphanKey {
+	return orphanKey{namespace: job.Namespace, name: job.Name, job: job.UID}
+}
+
+// finalizerHandler adds pods that hold the finalizer and of which no Job hears,
+// and counts those that have finished.
+func (c *jobController) finalizerHandler() cache.ResourceEventHandler {
+	return cache.ResourceEventHandlerDetailedFuncs{
+		AddFunc: func(obj any, isInInitialList bool) {
+			if pod, ok := obj.(*v1.Pod); ok {
+				c.metrics.tracking(nil, pod)
+				c.addOrphan(pod, isInInitialList)
+			}
+		},
+		UpdateFunc: func(oldObj, newObj any) {
+			before, ok := oldObj.(*v1.Pod)
+			pod, ok2 := newObj.(*v1.Pod)
+			if !ok || !ok2 || before.ResourceVersion == pod.ResourceVersion {
+				return
+			}
+			c.metrics.tracking(before, pod)
+			c.addOrphan(pod, false)
+		},
+		DeleteFunc: func(obj any) {
+			if pod, ok := ownerevents.Deleted[*v1.Pod](obj); ok {
+				c.metrics.tracking(pod, nil)
+			}
+		},
+	}
+}
+
+func (c *jobController) addOrphan(pod *v1.Pod, isInInitialList bool) {
+	if !hasFinalizer(pod) {
+		return
+	}
+	owner, controlled := ownerindex.ControllerOf(pod)
+	if controlled {
+		job, exists := ownerindex.Resolve[*batchv1.Job](c.jobs, jobKind.Kind, owner)
+		// The Job of a pod that lives may just not be in the cache yet.
+		if exists && jobs.Finished(job) == nil || !exists && pod.DeletionTimestamp == nil {
+			return
+		}
+	}
+	c.orphans.AddEvent(orphanKey{namespace: pod.Namespace, name: pod.Name}, isInInitialList)
+}
+
+// reconcileOrphan removes the finalizer of pods that nobody counts any more.
+func (c *jobController) reconcileOrphan(ctx context.Context, key orphanKey) (work.Result, error) {
+	var pods []*v1.Pod
+	if key.job != "" {
+		owner := ownerindex.Owner{Kind: jobKind.Kind, Namespace: key.namespace, Name: key.name, UID: key.job}
+		owned, err := ownerindex.Owned[*v1.Pod](c.pods, owner)
+		if err != nil {
+			return work.Result{}, err
+		}
+		pods = owned
+	} else {
+		obj, exists, err := c.pods.GetByKey(cache.NewObjectName(key.namespace, key.name).String())
+		if err != nil || !exists {
+			return work.Result{}, err
+		}
+		pod, ok := obj.(*v1.Pod)
+		if !ok {
+			return work.Result{}, fmt.Errorf("get pod %s: store has a %T", key, obj)
+		}
+		pods = []*v1.Pod{pod}
+	}
+	var orphaned []*v1.Pod
+	for _, pod := range pods {
+		needed, err := c.needsFinalizer(pod)
+		if err != nil {
+			return work.Result{}, err
+		}
+		if hasFinalizer(pod) && !needed {
+			orphaned = append(orphaned, pod)
+		}
+	}
+	_, err := each(orphaned, func(pod *v1.Pod) error { return c.release(ctx, pod) })
+	return work.Result{}, err
+}
+
+// needsFinalizer tells whether somebody is to count the pod yet.
+func (c *jobController) needsFinalizer(pod *v1.Pod) (bool, error) {
+	ref := metav1.GetControllerOfNoCopy(pod)
+	if ref == nil {
+		return c.willBeAdopted(pod)
+	}
+	if ref.Kind != jobKind.Kind || ref.APIVersion != batchv1.SchemeGroupVersion.String() {
+		return true, nil // by its own controller
+	}
+	owner, _ := ownerindex.ControllerOf(pod)
+	job, exists := ownerindex.Resolve[*batchv1.Job](c.jobs, jobKind.Kind, owner)
+	if !exists {
+		return false, nil
+	}
+	_, external := managedElsewhere(job)
+	return external || jobs.Finished(job) == nil, nil
+}
+
+// willBeAdopted tells whether a Job is about to claim the pod, with finalizer.
+func (c *jobController) willBeAdopted(pod *v1.Pod) (bool, error) {
+	if pod.DeletionTimestamp != nil {
+		return false, nil
+	}
+	matching, err := ownerindex.Matching(c.jobs, selectorOf, metav1.Object(pod))
+	if err != nil {
+		return false, err
+	}
+	for _, job := range matching {
+		_, external := managedElsewhere(job)
+		if !external && job.DeletionTimestamp == nil && jobs.Finished(job) == nil && !mayBeCounted(job, pod) {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// isTracked tells whether the pod has finished and waits for being counted.
+func isTracked(pod *v1.Pod) bool {
+	return pod != nil && availability.IsTerminal(pod) && hasFinalizer(pod)
+}

@@ -1,0 +1,61 @@
+package job
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	batchv1 "k8s.io/api/batch/v1"
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// finalizerPatch has the pod's UID as precondition.
+type finalizerPatch struct {
+	Metadata struct {
+		UID     types.UID `json:"uid"`
+		Added   []string  `json:"finalizers,omitempty"`
+		Removed []string  `json:"$deleteFromPrimitiveList/finalizers,omitempty"`
+	} `json:"metadata"`
+}
+
+// release removes the finalizer of a pod, which may be gone already.
+func (c *jobController) release(ctx context.Context, pod *v1.Pod) error {
+	if !hasFinalizer(pod) {
+		return nil
+	}
+	var patch finalizerPatch
+	patch.Metadata.Removed = []string{batchv1.JobTrackingFinalizer}
+	if err := c.patch(ctx, pod, patch); err != nil {
+		return fmt.Errorf("remove the finalizer of pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	}
+	return nil
+}
+
+// track adds the finalizer to a pod that has lost it.
+func (c *jobController) track(ctx context.Context, pod *v1.Pod) error {
+	var patch finalizerPatch
+	patch.Metadata.Added = []string{batchv1.JobTrackingFinalizer}
+	if err := c.patch(ctx, pod, patch); err != nil {
+		return fmt.Errorf("add the finalizer to pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	}
+	return nil
+}
+
+// patch returns nil if the pod is gone. If another one has its name now, the
+// conflict is resolved by the cache, which will tell.
+func (c *jobController) patch(ctx context.Context, pod *v1.Pod, patch finalizerPatch) error {
+	patch.Metadata.UID = pod.UID
+	body, err := json.Marshal(patch)
+	if err != nil {
+		return err
+	}
+	_, err = c.control.Client.CoreV1().Pods(pod.Namespace).
+		Patch(ctx, pod.Name, types.StrategicMergePatchType, body, metav1.PatchOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}

@@ -60,6 +60,8 @@ type Options struct {
 	// Standby does not lead before Lead is called: controllers get their
 	// caches ready and wait, and writes are refused.
 	Standby bool
+	// Clock of the controllers. Default: the real one.
+	Clock clock.WithTicker
 	// Log is where the log goes. Default: the test's log, which is shown when it fails.
 	Log io.Writer
 }
@@ -77,6 +79,7 @@ type Engine struct {
 	cp      *controlplane.ControlPlane
 	config  *config.ControllerManagerConfiguration
 	logger  *slog.Logger
+	clock   clock.WithTicker
 	fence   *client.Fence
 	builder *client.Builder
 	pool    *informers.Pool
@@ -106,6 +109,7 @@ func New(t testing.TB, cp *controlplane.ControlPlane, o Options) *Engine {
 		cp:        cp,
 		config:    config.NewScheme().Default(),
 		logger:    slog.New(slog.NewTextHandler(o.Log, nil)),
+		clock:     o.Clock,
 		fence:     client.NewFence(clock.RealClock{}),
 		lead:      make(chan struct{}),
 	}

@@ -109,6 +109,7 @@ func (i *Instance) start() {
 		Events:     i.e.events.Recorder(i.descriptor.EventComponent()),
 		Metrics:    i.Metrics,
 		Logger:     i.e.logger.With("controller", i.descriptor.Name()),
+		Clock:      i.e.clock,
 	})
 	if err != nil {
 		i.e.t.Errorf("start %s: %v", i.descriptor.Name(), err)

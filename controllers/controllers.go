@@ -2,6 +2,7 @@
 package controllers
 
 import (
+	"github.com/wheelhouse-project/wheelhouse/controllers/cronjob"
 	"github.com/wheelhouse-project/wheelhouse/controllers/daemonset"
 	"github.com/wheelhouse-project/wheelhouse/controllers/deployment"
 	"github.com/wheelhouse-project/wheelhouse/controllers/job"
@@ -17,6 +18,7 @@ import (
 func All() []controller.Descriptor {
 	return []controller.Descriptor{
 		daemonset.Descriptor(),
+		cronjob.Descriptor(),
 		deployment.Descriptor(),
 		job.Descriptor(),
 		replicaset.Descriptor(),

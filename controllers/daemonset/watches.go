@@ -1,8 +1,6 @@
 package daemonset
 
 import (
-	"maps"
-
 	appsv1 "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -52,17 +50,7 @@ func (c *daemonSetController) enqueue(ds *appsv1.DaemonSet) { c.queue.Add(cache.
 
 // podChanged tells whether a reconcile would see a difference.
 func podChanged(before, after *v1.Pod) bool {
-	return before.Status.Phase != after.Status.Phase ||
-		before.Spec.NodeName != after.Spec.NodeName ||
-		(before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil) ||
-		!maps.Equal(before.Labels, after.Labels) ||
-		availability.IsReady(before) != availability.IsReady(after) ||
-		availability.IsReady(after) && !readySince(before).Equal(readySince(after))
-}
-
-// readySince is when the Ready condition of a ready pod became true.
-func readySince(pod *v1.Pod) *metav1.Time {
-	return &availability.ReadyCondition(pod).LastTransitionTime
+	return before.Spec.NodeName != after.Spec.NodeName || availability.Changed(before, after)
 }
 
 // selectorOf is the selector of ds; one without requirements selects nothing here.

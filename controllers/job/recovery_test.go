@@ -1,0 +1,282 @@
+package job_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/wheelhouse-project/wheelhouse/controllers/internal/podcensus"
+	"github.com/wheelhouse-project/wheelhouse/test/apiproxy"
+	"github.com/wheelhouse-project/wheelhouse/test/harness"
+)
+
+func TestAcceptance17_PodsOfDeletedJobsAreReleased(t *testing.T) {
+	t.Parallel()
+	c := start(t, harness.Options{})
+	c.create(newJob("work", size(3, 3)))
+	c.create(newJob("orphaned", size(3, 3)))
+	pods := slices.Concat(c.waitForPods("work", 3), c.waitForPods("orphaned", 3))
+	c.controller.Stop()
+	c.succeed(pods[0])
+	c.delete("work", metav1.DeletePropagationBackground)
+	c.delete("orphaned", metav1.DeletePropagationBackground)
+	c.controller.Start()
+	// As the garbage collector does: it deletes some, and makes orphans of others.
+	for _, pod := range pods[:3] {
+		c.deletePod(pod.Name)
+	}
+	for _, pod := range pods[3:] {
+		c.patchPod(pod.Name, `{"metadata":{"ownerReferences":null}}`)
+	}
+	harness.Eventually(t, soon, "deletion of the pods", func(ctx context.Context) error {
+		pods, err := c.list(ctx, "work")
+		if err == nil && len(pods) > 0 {
+			err = fmt.Errorf("%d pods are left", len(pods))
+		}
+		return err
+	})
+	c.released("orphaned")
+	c.waitForPods("orphaned", 3)
+}
+
+func TestAcceptance18_PodsAreCountedOnceAcrossARestart(t *testing.T) {
+	t.Parallel()
+	c := start(t, harness.Options{})
+	c.create(newJob("work", size(4, 4)))
+	pods := c.waitForPods("work", 4)
+	allow := c.Proxy.Answer(func(r apiproxy.Request) bool { return r.Verb == "patch" && r.Resource == podResource }, http.StatusForbidden, 0)
+	c.succeed(pods[:2]...)
+	c.fail(pods[2], time.Now().Add(-time.Minute))
+	j := c.waitFor("work", "uncounted pods", counts(2, 2, 1))
+	if u := j.Status.UncountedTerminatedPods; len(u.Succeeded) != 2 || len(u.Failed) != 1 {
+		t.Errorf("uncounted %s", inJSON(u))
+	}
+	c.controller.Restart()
+	// A pod that is taken for failed stays so, whatever it says afterwards.
+	c.setPodStatus(pods[2].Name, finished(v1.PodSucceeded, 0, time.Now()))
+	harness.Throughout(t, aWhile, "the counts", func(context.Context) error {
+		if fault := counts(2, 2, 1)(c.get("work").Status); fault != "" {
+			return fmt.Errorf("%s", fault)
+		}
+		return nil
+	})
+	allow()
+	c.succeed(c.waitForPods("work", 2)...)
+	j = c.waitFor("work", "completion", ended(batchv1.JobComplete, "CompletionsReached"), counts(0, 4, 1))
+	if j.Status.Succeeded != 4 || j.Status.Failed != 1 {
+		t.Errorf("status %s", inJSON(j.Status))
+	}
+	c.released("work")
+}
+
+func TestAcceptance19_ManyPodsAreCountedInParts(t *testing.T) {
+	t.Parallel()
+	const many = 600
+	c := start(t, harness.Options{})
+	uncounted := c.followStatuses()
+	census := podcensus.Take(t, c.client, c.ns)
+	c.create(newJob("work", size(many, many)))
+	harness.Eventually(t, minutes, "the pods", func(context.Context) error { return census.Has("work", many) })
+	c.waitFor("work", "the number of pods", counts(many, 0, 0))
+	pods := c.waitForPods("work", many)
+	c.controller.Stop()
+	var all sync.WaitGroup
+	for part := range slices.Chunk(pods, many/8) {
+		all.Go(func() {
+			for i := range part {
+				finished(v1.PodSucceeded, 0, time.Now())(&part[i])
+				if _, err := c.client.CoreV1().Pods(c.ns).UpdateStatus(t.Context(), &part[i], metav1.UpdateOptions{}); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	c.controller.Start()
+	c.waitFor("work", "completion", ended(batchv1.JobComplete, "CompletionsReached"), counts(0, many, 0))
+	c.released("work")
+	if most := uncounted.mostListed(); most > 500 || most < 100 {
+		t.Errorf("%d pods uncounted at most", most)
+	}
+	if made := census.Of("work"); made.Created != many || made.Most > many {
+		t.Errorf("pods %+v", made)
+	}
+}
+
+func TestAcceptance20_AJobInheritsNothingFromItsNamesake(t *testing.T) {
+	t.Parallel()
+	c := start(t, harness.Options{})
+	c.create(newJob("work"))
+	pod := c.waitForPods("work", 1)[0]
+	c.fail(pod, time.Now())
+	c.waitFor("work", "a failure", counts(0, 0, 1))
+	c.delete("work", metav1.DeletePropagationBackground)
+	at := time.Now().Truncate(time.Second)
+	j := c.create(newJob("work"))
+	next, after := c.since(at, "work", pod)
+	if after > 5*time.Second || next.OwnerReferences[0].UID != j.UID {
+		t.Errorf("a pod of %v after %s", next.OwnerReferences, after)
+	}
+	c.waitFor("work", "a fresh count", counts(1, 0, 0))
+}
+
+// setQuota does what an admin and the resourcequota-controller do.
+func (c *cluster) setQuota(pods string) {
+	c.t.Helper()
+	quotas := c.client.CoreV1().ResourceQuotas(c.ns)
+	hard := v1.ResourceList{v1.ResourcePods: resource.MustParse(pods)}
+	quota, err := quotas.Get(c.t.Context(), "pods", metav1.GetOptions{})
+	if err != nil {
+		quota, err = quotas.Create(c.t.Context(), &v1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "pods"},
+			Spec: v1.ResourceQuotaSpec{Hard: hard}}, metav1.CreateOptions{})
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		quota.Status.Used = v1.ResourceList{v1.ResourcePods: resource.MustParse("0")}
+	}
+	quota.Spec.Hard, quota.Status.Hard = hard, hard
+	if _, err := quotas.UpdateStatus(c.t.Context(), quota, metav1.UpdateOptions{}); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+func TestAcceptance21_AQuotaIsRecoveredFrom(t *testing.T) {
+	t.Parallel()
+	c := start(t, harness.Options{})
+	c.setQuota("3")
+	c.create(newJob("work", size(10, 10)))
+	c.waitFor("work", "three pods", counts(3, 0, 0))
+	refused := func() []apiproxy.Request {
+		return slices.DeleteFunc(c.writes("create"), func(r apiproxy.Request) bool { return r.Code != http.StatusForbidden })
+	}
+	harness.Eventually(t, soon, "retries", func(context.Context) error {
+		if n := len(refused()); n < 4+2 {
+			return fmt.Errorf("%d refused creations", n)
+		}
+		return nil
+	})
+	requests := refused()
+	for i := 5; i < len(requests); i++ {
+		if after := requests[i].At.Sub(requests[i-1].At); after < 900*time.Millisecond {
+			t.Errorf("retry %d after %s", i-4, after)
+		}
+	}
+	if first := requests[3].At.Sub(requests[0].At); first > 500*time.Millisecond {
+		t.Errorf("the first four refusals took %s", first)
+	}
+	c.waitForEvent("work", v1.EventTypeWarning, "FailedCreate", "exceeded quota: pods, requested: pods=1, used: pods=3, limited: pods=3")
+	c.setQuota("20")
+	c.waitFor("work", "ten pods", counts(10, 0, 0))
+}
+
+func TestAcceptance22_OnlyOrphansOfBatchJobsAreReleased(t *testing.T) {
+	t.Parallel()
+	c := start(t, harness.Options{})
+	owner := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "other", UID: "b6ef1c8e-6c1c-4b1c-9f1c-1c1c1c1c1c1c"}}
+	owner.Spec.Template = newJob("other").Spec.Template
+	c.createPod(newPod("foreign", owner, func(pod *v1.Pod) { pod.OwnerReferences[0].APIVersion = "batch.example.com/v1" }))
+	c.createPod(newPod("alone", owner, func(pod *v1.Pod) { pod.OwnerReferences = nil }))
+	c.createPod(newPod("plain", owner, func(pod *v1.Pod) { pod.OwnerReferences[0].Controller = ptr.To(false) }))
+	c.deletePod("foreign")
+	for _, name := range []string{"alone", "plain"} {
+		harness.Eventually(t, soon, "release of "+name, func(ctx context.Context) error {
+			pod, err := c.client.CoreV1().Pods(c.ns).Get(ctx, name, metav1.GetOptions{})
+			if err == nil && tracked(pod) {
+				err = fmt.Errorf("it is held")
+			}
+			return err
+		})
+	}
+	harness.Throughout(t, aWhile, "patience", func(ctx context.Context) error {
+		pod, err := c.client.CoreV1().Pods(c.ns).Get(ctx, "foreign", metav1.GetOptions{})
+		if err == nil && !tracked(pod) {
+			err = fmt.Errorf("it is released")
+		}
+		return err
+	})
+}
+
+func TestAcceptance23_WorkersMayChangeUnderLoad(t *testing.T) {
+	t.Parallel()
+	const load = 50
+	c := start(t, harness.Options{})
+	app := func(i int) string { return fmt.Sprint("work-", i) }
+	for i := range load {
+		c.create(newJob(app(i), size(2, 2)))
+	}
+	stop := c.runPods(func(*v1.Pod) (v1.PodPhase, bool) { return v1.PodSucceeded, true })
+	c.controller.Resize(1)
+	c.waitFor(app(0), "completion", ended(batchv1.JobComplete, "CompletionsReached"), counts(0, 2, 0))
+	c.controller.Resize(10)
+	c.controller.Restart()
+	for i := range load {
+		c.waitFor(app(i), "completion", ended(batchv1.JobComplete, "CompletionsReached"), counts(0, 2, 0))
+	}
+	stop()
+	if created := len(c.writes("create")); created != 2*load {
+		t.Errorf("%d pods were created", created)
+	}
+}
+
+func TestAcceptance24_ALateWatchOfJobsMakesNoPodTwice(t *testing.T) {
+	t.Parallel()
+	c := start(t, harness.Options{})
+	c.Proxy.DelayWatches(jobResource, 2*time.Second)
+	census := podcensus.Take(t, c.client, c.ns)
+	c.create(newJob("work", size(3, 2)))
+	c.create(newJob("index", indexed(3, 2)))
+	stop := c.runPods(func(*v1.Pod) (v1.PodPhase, bool) { return v1.PodSucceeded, true })
+	for _, app := range []string{"work", "index"} {
+		c.waitFor(app, "completion", ended(batchv1.JobComplete, "CompletionsReached"), counts(0, 3, 0))
+		if made := census.Of(app); made.Created != 3 || made.Most > 2 {
+			t.Errorf("%s: %+v", app, made)
+		}
+	}
+	stop()
+}
+
+// runPods is a kubelet: verdict says how an active pod ends, and whether it does now.
+func (c *cluster) runPods(verdict func(*v1.Pod) (v1.PodPhase, bool)) (stop func()) {
+	c.t.Helper()
+	ctx, cancel := context.WithCancel(c.t.Context())
+	var done sync.WaitGroup
+	done.Go(func() {
+		ticker := time.NewTicker(100 * time.Millisecond)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-ticker.C:
+			}
+			pods, err := c.client.CoreV1().Pods(c.ns).List(ctx, metav1.ListOptions{})
+			if err != nil {
+				continue
+			}
+			for i := range pods.Items {
+				pod := &pods.Items[i]
+				if phase, ends := verdict(pod); ends && isActive(pod) {
+					finished(phase, 1, time.Now())(pod)
+					// A conflict or a pod that is gone: the next round looks again.
+					_, _ = c.client.CoreV1().Pods(c.ns).UpdateStatus(ctx, pod, metav1.UpdateOptions{})
+				}
+			}
+		}
+	})
+	stop = sync.OnceFunc(func() {
+		cancel()
+		done.Wait()
+	})
+	c.t.Cleanup(stop)
+	return stop
+}

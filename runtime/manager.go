@@ -118,7 +118,7 @@ func New(o Options) (*Manager, error) {
 		source:  config.NewSource(o.Config),
 		panics:  newPanicCounter(),
 		aborts:  newAbortLog(),
-		reloads: newReloadLog(),
+		reloads: newReloadLog(time.Now),
 		exit:    make(chan error, 1),
 	}
 	snapshot, errs := m.source.Load()

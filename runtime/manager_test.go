@@ -211,6 +211,36 @@ func (p *process) expect(name, what string, want func(status) bool) {
 	})
 }
 
+// reloadRecord as /debug/reloads shows it.
+type reloadRecord struct {
+	Result string
+	Errors []struct {
+		Line    int
+		Path    string
+		Message string
+	}
+	Plan []struct{ Controller string }
+}
+
+// newestReload waits until the newest reload satisfies want.
+func (p *process) newestReload(what string, want func(reloadRecord) bool) {
+	p.t.Helper()
+	eventually(p.t, 30*time.Second, "the newest reload "+what, func(ctx context.Context) error {
+		_, body, err := p.get(ctx, "/debug/reloads")
+		if err != nil {
+			return err
+		}
+		var reply struct{ Reloads []reloadRecord }
+		if err := json.Unmarshal(body, &reply); err != nil {
+			return err
+		}
+		if len(reply.Reloads) == 0 || !want(reply.Reloads[0]) {
+			return fmt.Errorf("%s", body)
+		}
+		return nil
+	})
+}
+
 // unhealthy waits until /healthz fails and names the controller.
 func (p *process) unhealthy(name string) {
 	p.t.Helper()
@@ -406,6 +436,27 @@ func TestAHangAfterTheLossOfTheLeaseEndsTheProcess(t *testing.T) {
 	close(release)
 }
 
+// A reload that waits for a controller to finish is shown before it is done.
+func TestAReloadUnderWayIsShown(t *testing.T) {
+	release, hanging := make(chan struct{}), make(chan struct{})
+	p := run(t, controlplane.Shared(t), "slow", descriptor("slow-controller", func(context.Context, string) (work.Result, error) {
+		close(hanging)
+		<-release
+		return work.Result{}, nil
+	}))
+	select {
+	case <-hanging:
+	case <-time.After(30 * time.Second):
+		t.Fatal("it does not reconcile")
+	}
+	p.edit(func(c *schema.ControllerManagerConfiguration) {
+		c.Controllers.Sections["slow-controller"].Base().Enabled = false
+	})
+	p.newestReload("is under way", func(r reloadRecord) bool { return r.Result == "applying" && len(r.Plan) > 0 })
+	close(release)
+	p.newestReload("is applied", func(r reloadRecord) bool { return r.Result == "applied" && len(r.Plan) > 0 })
+}
+
 // A port that is in use does not hold up the rest of an edit, is said with
 // its place in the file, and is served as soon as it is free.
 func TestAPortIsServedOnceItIsFree(t *testing.T) {
@@ -427,28 +478,7 @@ func TestAPortIsServedOnceItIsFree(t *testing.T) {
 		c.Controllers.Sections["worker"].Base().Enabled = false
 	})
 	p.expect("worker", "is disabled by the same edit", func(s status) bool { return s.State == "Disabled" })
-	eventually(t, 10*time.Second, "the reload is recorded with its error", func(ctx context.Context) error {
-		_, body, err := p.get(ctx, "/debug/reloads")
-		if err != nil {
-			return err
-		}
-		var reply struct {
-			Reloads []struct {
-				Errors []struct {
-					Line    int
-					Path    string
-					Message string
-				}
-			}
-		}
-		if err := json.Unmarshal(body, &reply); err != nil {
-			return err
-		}
-		if len(reply.Reloads) == 0 || len(reply.Reloads[0].Errors) != 1 || reply.Reloads[0].Errors[0].Line == 0 {
-			return fmt.Errorf("%s", body)
-		}
-		return nil
-	})
+	p.newestReload("is recorded with its error", func(r reloadRecord) bool { return len(r.Errors) == 1 && r.Errors[0].Line > 0 })
 	if err := occupant.Close(); err != nil {
 		t.Fatal(err)
 	}

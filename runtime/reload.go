@@ -109,6 +109,7 @@ func (m *Manager) apply(snapshot *config.Snapshot) *reload {
 	for _, gate := range schema.FeatureGates() {
 		m.metrics.SetFeature(gate.Name, string(gate.Stage), schema.FeatureEnabled(effective, gate.Name))
 	}
+	m.reloads.begin(r.record)
 	return r
 }
 
@@ -200,24 +201,44 @@ func (m *Manager) reject(rejection *config.Rejection) {
 // reloadsKept is how many reloads are remembered.
 const reloadsKept = 50
 
-// reloadLog remembers the last reloads.
+// reloadLog remembers the last reloads, and the one under way.
 type reloadLog struct {
-	mu      sync.Mutex
-	records []server.Reload
+	now func() time.Time
+
+	mu       sync.Mutex
+	records  []server.Reload
+	underWay *server.Reload
 }
 
-func newReloadLog() *reloadLog { return &reloadLog{} }
+func newReloadLog(now func() time.Time) *reloadLog { return &reloadLog{now: now} }
+
+// begin shows r as under way until it is added.
+func (l *reloadLog) begin(r server.Reload) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	r.Result = server.Applying
+	l.underWay = &r
+}
 
 func (l *reloadLog) add(r server.Reload) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	kept := append([]server.Reload{r}, l.records...)
 	l.records = kept[:min(len(kept), reloadsKept)]
+	if r.Result != server.Rejected {
+		l.underWay = nil
+	}
 }
 
-// newestFirst returns the remembered reloads.
+// newestFirst returns the remembered reloads. Took of the one under way is the
+// time until now.
 func (l *reloadLog) newestFirst() []server.Reload {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.records
+	if l.underWay == nil {
+		return l.records
+	}
+	current := *l.underWay
+	current.Took = l.now().Sub(current.At)
+	return append([]server.Reload{current}, l.records...)
 }

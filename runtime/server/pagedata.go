@@ -210,6 +210,8 @@ func resultTone(result Result) string {
 		return toneGood
 	case Rejected:
 		return toneBad
+	case Applying:
+		return toneBusy
 	default:
 		return toneQuiet
 	}

@@ -105,6 +105,8 @@ const (
 	Applied Result = "applied"
 	// Rejected is a file that could not be used; what ran before goes on.
 	Rejected Result = "rejected"
+	// Applying is a file some of whose steps are not done yet.
+	Applying Result = "applying"
 	// Superseded is a file that a newer one replaced before all of it was done.
 	Superseded Result = "superseded"
 )

@@ -72,7 +72,9 @@ func TestAcceptance02_NodesComeAndGo(t *testing.T) {
 
 func TestAcceptance03_OnlyNodesThatMatch(t *testing.T) {
 	t.Parallel()
-	color := func(to string) func(*v1.Node) { return func(node *v1.Node) { metav1.SetMetaDataLabel(&node.ObjectMeta, "color", to) } }
+	color := func(to string) func(*v1.Node) {
+		return func(node *v1.Node) { metav1.SetMetaDataLabel(&node.ObjectMeta, "color", to) }
+	}
 	for name, blueOnly := range map[string]func(*appsv1.DaemonSet){
 		"selector": func(ds *appsv1.DaemonSet) { ds.Spec.Template.Spec.NodeSelector = map[string]string{"color": "blue"} },
 		"affinity": func(ds *appsv1.DaemonSet) {

@@ -60,7 +60,7 @@ type Proxy struct {
 
 	mu          sync.Mutex
 	requests    []Request
-	open        map[chan struct{}]struct{}
+	open        map[chan struct{}]Request
 	answers     map[int]answer
 	before      map[int]func(Request)
 	after       map[int]func(Request)
@@ -83,7 +83,7 @@ func Start(cp *controlplane.ControlPlane, scope Scope) (*Proxy, error) {
 		cp:          cp,
 		scope:       scope,
 		served:      make(chan struct{}),
-		open:        map[chan struct{}]struct{}{},
+		open:        map[chan struct{}]Request{},
 		answers:     map[int]answer{},
 		before:      map[int]func(Request){},
 		after:       map[int]func(Request){},

@@ -108,13 +108,20 @@ func (p *Proxy) opened(r Request) (closed func()) {
 	answered := make(chan struct{})
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.open[answered] = struct{}{}
+	p.open[answered] = r
 	return sync.OnceFunc(func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		delete(p.open, answered)
 		close(answered)
 	})
+}
+
+// Unanswered are the writes that are at the API server now, in no order.
+func (p *Proxy) Unanswered() []Request {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Collect(maps.Values(p.open))
 }
 
 // Forget empties the record.

@@ -220,6 +220,9 @@ func (e *Engine) close() {
 	if closed {
 		return
 	}
+	if e.t.Failed() {
+		e.describe(instances)
+	}
 	for _, i := range slices.Backward(instances) {
 		i.Stop()
 	}

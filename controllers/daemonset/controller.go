@@ -76,7 +76,7 @@ type daemonSetController struct {
 	metrics  *metrics
 	failures *failures
 	outcomes *podcontrol.Outcomes
-	held     *holdback.Writes[work.ObjectName]
+	held     *holdback.Book
 
 	daemonSets cache.Indexer
 	revisions  cache.Indexer
@@ -101,7 +101,7 @@ func New(env controller.Env, _ *schema.DaemonSetController) (*controller.Control
 		lease:              env.Informers,
 		failures:           newFailures(env.Clock),
 		outcomes:           podcontrol.NewOutcomes(),
-		held:               holdback.New[work.ObjectName](longestHoldBack),
+		held:               holdback.NewBook(),
 		changed:            newChangedNodes(),
 		numericTolerations: env.FeatureEnabled(gateNumericTolerations),
 	}

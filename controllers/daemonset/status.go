@@ -10,12 +10,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/wheelhouse-project/wheelhouse/controllers/internal/availability"
+	"github.com/wheelhouse-project/wheelhouse/controllers/internal/holdback"
 	"github.com/wheelhouse-project/wheelhouse/runtime/work"
 )
-
-// longestHoldBack is the longest that a status which nobody waits for is held
-// back, so that one write tells of several pods.
-const longestHoldBack = 500 * time.Millisecond
 
 // counts are the part of the status that this controller counts.
 type counts struct {
@@ -111,7 +108,7 @@ func (c *daemonSetController) report(
 	if stored == counted && ds.Status.NumberUnavailable == inOrder.NumberUnavailable {
 		c.held.Written(key)
 		if obsolete {
-			return c.held.Longest(), nil
+			return holdback.Longest, nil
 		}
 		return 0, nil
 	}

@@ -1,47 +1,44 @@
-// Package holdback puts off writes that nobody waits for, so that one write
-// tells of several changes.
+// Package holdback puts off status writes that nobody waits for, so that one
+// write tells of several changes.
 package holdback
 
 import (
 	"sync"
 	"time"
+
+	"github.com/wheelhouse-project/wheelhouse/runtime/work"
 )
 
-// Writes that are held back, by the key of their object. The zero value is not
-// usable, see New. Losing it, as by a restart, costs a write. Its methods may be
-// called concurrently.
-type Writes[K comparable] struct {
-	longest time.Duration
+// Longest is the longest that a status is held back.
+const Longest = 500 * time.Millisecond
 
+// Book remembers since when statuses have been held back. Losing it costs a
+// write at most. Its methods may be called concurrently.
+type Book struct {
 	mu    sync.Mutex
-	since map[K]time.Time
+	since map[work.ObjectName]time.Time
 }
 
-// New returns a memory of writes that are held back for longest at most.
-func New[K comparable](longest time.Duration) *Writes[K] {
-	return &Writes[K]{longest: longest, since: map[K]time.Time{}}
-}
+// NewBook returns an empty book.
+func NewBook() *Book { return &Book{since: map[work.ObjectName]time.Time{}} }
 
-// Longest is how long a write is held back at most.
-func (w *Writes[K]) Longest() time.Duration { return w.longest }
-
-// Wait returns how long the write of key may still be held back, 0 if it is to
-// be made now. The first call since Written begins the time.
-func (w *Writes[K]) Wait(key K, now time.Time) time.Duration {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	since, held := w.since[key]
+// Wait returns how long the status of key may still be held back, 0 if it must
+// be written now.
+func (b *Book) Wait(key work.ObjectName, now time.Time) time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	since, held := b.since[key]
 	if !held {
-		w.since[key] = now
-		return w.longest
+		b.since[key] = now
+		return Longest
 	}
-	// A clock that was set back must not hold a write for longer.
-	return max(0, w.longest-now.Sub(since).Abs())
+	// A clock that was set back must not hold a status for longer.
+	return max(0, Longest-now.Sub(since).Abs())
 }
 
-// Written notes that nothing of key is held back any more.
-func (w *Writes[K]) Written(key K) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	delete(w.since, key)
+// Written notes that nothing of key is held back.
+func (b *Book) Written(key work.ObjectName) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.since, key)
 }

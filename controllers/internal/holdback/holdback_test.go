@@ -4,31 +4,33 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/client-go/tools/cache"
+
 	"github.com/wheelhouse-project/wheelhouse/controllers/internal/holdback"
 )
 
-func TestWritesAreHeldBackForATime(t *testing.T) {
+func TestBook(t *testing.T) {
 	t.Parallel()
-	begin := time.Unix(1000, 0)
-	writes := holdback.New[string](500 * time.Millisecond)
-	for _, step := range []struct {
-		key  string
-		at   time.Duration
-		want time.Duration
-	}{
-		{"a", 0, 500 * time.Millisecond},
-		{"a", 200 * time.Millisecond, 300 * time.Millisecond},
-		{"b", 400 * time.Millisecond, 500 * time.Millisecond},
-		{"a", 500 * time.Millisecond, 0},
-		{"a", time.Hour, 0},
-		{"a", -time.Hour, 0},
+	book := holdback.NewBook()
+	web, db := cache.NewObjectName("ns", "web"), cache.NewObjectName("ns", "db")
+	start := time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)
+	for _, step := range []struct{ at, want time.Duration }{
+		{0, holdback.Longest},
+		{holdback.Longest / 4, 3 * holdback.Longest / 4},
+		{holdback.Longest, 0},
+		{time.Hour, 0},
+		{-holdback.Longest / 4, 3 * holdback.Longest / 4}, // the clock was set back
+		{-time.Hour, 0},
 	} {
-		if got := writes.Wait(step.key, begin.Add(step.at)); got != step.want {
-			t.Errorf("%s at %s: wait %s, want %s", step.key, step.at, got, step.want)
+		if got := book.Wait(web, start.Add(step.at)); got != step.want {
+			t.Errorf("after %s: %s, want %s", step.at, got, step.want)
 		}
 	}
-	writes.Written("a")
-	if got := writes.Wait("a", begin.Add(time.Hour)); got != writes.Longest() {
-		t.Errorf("after the write: wait %s", got)
+	if got := book.Wait(db, start.Add(time.Hour)); got != holdback.Longest {
+		t.Errorf("another key: %s", got)
+	}
+	book.Written(web)
+	if got := book.Wait(web, start.Add(time.Hour)); got != holdback.Longest {
+		t.Errorf("after a write: %s", got)
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
 
+	"github.com/wheelhouse-project/wheelhouse/controllers/internal/holdback"
 	"github.com/wheelhouse-project/wheelhouse/controllers/internal/ownerindex"
 	"github.com/wheelhouse-project/wheelhouse/runtime/controller"
 	"github.com/wheelhouse-project/wheelhouse/runtime/informers"
@@ -85,6 +86,7 @@ type statefulSetController struct {
 	lease   *informers.Lease
 	metrics *metrics
 	unsure  *unsure
+	held    *holdback.Book
 
 	sets      cache.Indexer
 	pods      cache.Indexer
@@ -127,6 +129,7 @@ func New(env controller.Env, _ *schema.StatefulSetController) (*controller.Contr
 		lease:   env.Informers,
 		metrics: metrics,
 		unsure:  newUnsure(),
+		held:    holdback.NewBook(),
 
 		sets:      leased[statefulSetResource].Indexer(),
 		pods:      leased[podResource].Indexer(),

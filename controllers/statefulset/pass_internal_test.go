@@ -314,6 +314,41 @@ func TestProgressing(t *testing.T) {
 	}
 }
 
+func TestUrgent(t *testing.T) {
+	t.Parallel()
+	before := appsv1.StatefulSetStatus{
+		ObservedGeneration: 3, Replicas: 5, ReadyReplicas: 2, AvailableReplicas: 2, CurrentReplicas: 5, UpdatedReplicas: 5,
+		CurrentRevision: "a", UpdateRevision: "a",
+	}
+	tests := []struct {
+		name   string
+		change func(*appsv1.StatefulSetStatus)
+		want   bool
+	}{
+		{"more ready", func(s *appsv1.StatefulSetStatus) { s.ReadyReplicas = 4; s.AvailableReplicas = 3 }, false},
+		{"all ready", func(s *appsv1.StatefulSetStatus) { s.ReadyReplicas = 5 }, true},
+		{"all available", func(s *appsv1.StatefulSetStatus) { s.AvailableReplicas = 5 }, true},
+		{"fewer ready", func(s *appsv1.StatefulSetStatus) { s.ReadyReplicas = 1 }, true},
+		{"fewer available", func(s *appsv1.StatefulSetStatus) { s.AvailableReplicas = 1 }, true},
+		{"generation", func(s *appsv1.StatefulSetStatus) { s.ObservedGeneration = 4 }, true},
+		{"replicas", func(s *appsv1.StatefulSetStatus) { s.Replicas = 6 }, true},
+		{"current replicas", func(s *appsv1.StatefulSetStatus) { s.CurrentReplicas = 4 }, true},
+		{"updated replicas", func(s *appsv1.StatefulSetStatus) { s.UpdatedReplicas = 4 }, true},
+		{"revision", func(s *appsv1.StatefulSetStatus) { s.UpdateRevision = "b" }, true},
+		{"collision", func(s *appsv1.StatefulSetStatus) { s.CollisionCount = ptr.To[int32](1) }, true},
+		{"condition", func(s *appsv1.StatefulSetStatus) {
+			s.Conditions = []appsv1.StatefulSetCondition{{Type: appsv1.StatefulSetProgressing}}
+		}, true},
+	}
+	for _, test := range tests {
+		after := before
+		test.change(&after)
+		if got := urgent(&before, &after, 5); got != test.want {
+			t.Errorf("%s: %t", test.name, got)
+		}
+	}
+}
+
 func TestMetricsAreForgotten(t *testing.T) {
 	t.Parallel()
 	registry := prometheus.NewRegistry()

@@ -62,6 +62,7 @@ func (c *statefulSetController) reconcile(ctx context.Context, key work.ObjectNa
 	set, err := c.get(key)
 	if err != nil || set == nil {
 		c.metrics.forget(key)
+		c.held.Written(key)
 		return work.Result{}, err
 	}
 	selector, err := selectorOf(set)
@@ -128,7 +129,8 @@ func (p *pass) run(ctx context.Context) (work.Result, error) {
 		}
 	}
 	p.complete()
-	if statusErr := p.report(ctx); err == nil {
+	wait, statusErr := p.report(ctx)
+	if err == nil {
 		err = statusErr
 	}
 	if p.set.DeletionTimestamp == nil {
@@ -137,7 +139,10 @@ func (p *pass) run(ctx context.Context) (work.Result, error) {
 	if err != nil {
 		return work.Result{}, err
 	}
-	return work.Result{RequeueAfter: p.nextCheck()}, nil
+	if next := p.nextCheck(); wait == 0 || next > 0 && next < wait {
+		wait = next
+	}
+	return work.Result{RequeueAfter: wait}, nil
 }
 
 // act takes the first step that is to be taken.

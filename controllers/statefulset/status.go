@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -11,13 +12,20 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// report writes the status if it differs from what is stored.
-func (p *pass) report(ctx context.Context) error {
+// report writes the status if it differs from what is stored. It returns after
+// which time the set must come back for what was held back.
+func (p *pass) report(ctx context.Context) (time.Duration, error) {
 	if p.maxUnavailable {
 		p.metrics.setMaxUnavailable(p.set, maxUnavailableOf(p.set))
 	}
 	if sameStatus(&p.set.Status, &p.status) {
-		return nil
+		p.held.Written(p.key)
+		return 0, nil
+	}
+	if !urgent(&p.set.Status, &p.status, p.ordinals.count()) {
+		if wait := p.held.Wait(p.key, p.now); wait > 0 {
+			return wait, nil
+		}
 	}
 	changed := *p.set // nothing else is changed, so nothing else needs a copy
 	changed.Status = p.status
@@ -25,12 +33,29 @@ func (p *pass) report(ctx context.Context) error {
 	switch {
 	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
 		// The set has changed or gone since; its event brings the key back.
-		return nil
+		return 0, nil
 	case err != nil:
 		p.unsure.note(p.key, err)
-		return fmt.Errorf("update status of %s: %w", p.key, err)
+		return 0, fmt.Errorf("update status of %s: %w", p.key, err)
 	}
-	return nil
+	p.held.Written(p.key)
+	return 0, nil
+}
+
+// urgent tells whether somebody may wait for the change from before to after,
+// goal being the number of pods that the set asks for. Not urgent is that more
+// pods are ready or available, but not all yet.
+func urgent(before, after *appsv1.StatefulSetStatus, goal int) bool {
+	onTheWay := *before
+	onTheWay.ReadyReplicas, onTheWay.AvailableReplicas = after.ReadyReplicas, after.AvailableReplicas
+	return !sameStatus(&onTheWay, after) ||
+		turned(before.ReadyReplicas, after.ReadyReplicas, goal) ||
+		turned(before.AvailableReplicas, after.AvailableReplicas, goal)
+}
+
+// turned tells whether a count that should grow to goal has arrived there, or has fallen.
+func turned(before, after int32, goal int) bool {
+	return after < before || after > before && int(after) >= goal
 }
 
 func sameStatus(a, b *appsv1.StatefulSetStatus) bool {

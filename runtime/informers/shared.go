@@ -144,7 +144,7 @@ func (s *shared) version() string {
 
 func (s *shared) status() Status {
 	return Status{
-		Resource:        s.key.name(),
+		Resource: s.key.name(), GroupVersionResource: s.key.gvr,
 		Metadata:        s.key.metadata,
 		Objects:         len(s.informer.GetIndexer().ListKeys()),
 		Synced:          s.informer.HasSynced(),

@@ -17,6 +17,8 @@ import "k8s.io/apimachinery/pkg/runtime/schema"
 type Status struct {
 	// Resource as RESOURCE.VERSION.GROUP, such as deployments.v1.apps or pods.v1.
 	Resource string `json:"resource"`
+	// GroupVersionResource is the same in parts.
+	GroupVersionResource schema.GroupVersionResource `json:"-"`
 	// Metadata is true when only object metadata is kept.
 	Metadata bool `json:"metadata"`
 	// Users by name; none when the informer lingers for the next one.

@@ -9,7 +9,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"k8s.io/component-base/metrics/legacyregistry"
-	_ "k8s.io/component-base/metrics/prometheus/clientgo/fifo"           // informer_*
 	_ "k8s.io/component-base/metrics/prometheus/clientgo/leaderelection" // leader_election_*
 	_ "k8s.io/component-base/metrics/prometheus/restclient"              // rest_client_*
 	_ "k8s.io/component-base/metrics/prometheus/version"                 // kubernetes_build_info

@@ -15,6 +15,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	clientmetrics "k8s.io/client-go/tools/metrics"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/component-base/metrics/legacyregistry"
@@ -62,6 +63,8 @@ func expect(t testing.TB, m *telemetry.Metrics, family string, want ...string) {
 	}
 }
 
+var podResource = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
+
 // filled has a value in every family.
 func filled() *telemetry.Metrics {
 	m := telemetry.NewMetrics()
@@ -74,8 +77,11 @@ func filled() *telemetry.Metrics {
 		},
 		Informers: func() []informers.Status {
 			return []informers.Status{
-				{Resource: "pods", Users: []string{"a", "b"}, Objects: 7, Synced: true},
-				{Resource: "pods", Metadata: true, Objects: 9},
+				{
+					Resource: "pods", Users: []string{"a", "b"}, Objects: 7, Synced: true,
+					GroupVersionResource: podResource, ResourceVersion: "7123456789012345",
+				},
+				{Resource: "pods", Metadata: true, Objects: 9, GroupVersionResource: podResource, ResourceVersion: "12"},
 			}
 		},
 		FencedRequests: func() int64 { return 3 },
@@ -100,6 +106,8 @@ func TestOwnFamilies(t *testing.T) {
 	expect(t, m, "wheelhouse_informer_objects", "metadata=false,resource=pods 7", "metadata=true,resource=pods 9")
 	expect(t, m, "wheelhouse_informer_synced", "metadata=false,resource=pods 1", "metadata=true,resource=pods 0")
 	expect(t, m, "wheelhouse_informer_users", "metadata=false,resource=pods 2", "metadata=true,resource=pods 0")
+	expect(t, m, "informer_store_resource_version",
+		"group=,name=kube-controller-manager,resource=pods,version=v1 1.23456789012345e+14")
 	expect(t, m, "wheelhouse_config_pending_restart", " 2")
 	expect(t, m, "wheelhouse_config_last_reload_success_timestamp_seconds", " 1.7000000005e+09")
 	expect(t, m, "kubernetes_feature_enabled", "name=CoordinatedLeaderElection,stage=BETA 0", "name=JobManagedBy,stage= 1")

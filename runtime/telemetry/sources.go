@@ -63,7 +63,17 @@ var (
 		"Whether each informer has its initial list: 1 it has, 0 it has not.", "resource", "metadata")
 	usersDesc = desc("informer_users",
 		"Controllers that use each informer.", "resource", "metadata")
+	storeVersionDesc = prometheus.NewDesc("informer_store_resource_version",
+		"[ALPHA] The 15 least significant digits of the resource version of the store.",
+		[]string{"name", "group", "version", "resource"}, nil)
 )
+
+// storeVersion is false for a version that is no number, as of an aggregated API.
+func storeVersion(version string) (float64, bool) {
+	const digits = 15 // all of them fit into a float64
+	number, err := strconv.ParseUint(version[max(0, len(version)-digits):], 10, 64)
+	return float64(number), err == nil
+}
 
 // sourceCollector turns the sources' answers into metrics.
 type sourceCollector struct{ sources *atomic.Pointer[Sources] }
@@ -72,7 +82,7 @@ type sourceCollector struct{ sources *atomic.Pointer[Sources] }
 func (c sourceCollector) Describe(descs chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		runningDesc, stateDesc, restartsDesc, panicsDesc, leaderDesc, fencedDesc,
-		informersDesc, objectsDesc, syncedDesc, usersDesc,
+		informersDesc, objectsDesc, syncedDesc, usersDesc, storeVersionDesc,
 	} {
 		descs <- d
 	}
@@ -117,6 +127,10 @@ func (c sourceCollector) Collect(metrics chan<- prometheus.Metric) {
 			gauge(objectsDesc, float64(i.Objects), i.Resource, metadata)
 			gauge(syncedDesc, number(i.Synced), i.Resource, metadata)
 			gauge(usersDesc, float64(len(i.Users)), i.Resource, metadata)
+			if version, ok := storeVersion(i.ResourceVersion); ok && !i.Metadata {
+				gvr := i.GroupVersionResource
+				gauge(storeVersionDesc, version, manager, gvr.Group, gvr.Version, gvr.Resource)
+			}
 		}
 	}
 }

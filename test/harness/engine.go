@@ -208,10 +208,13 @@ func (e *Engine) Crash() {
 	e.t.Helper()
 	e.Proxy.Cut()
 	e.Lose()
-	e.close()
+	e.end(0)
 }
 
-func (e *Engine) close() {
+func (e *Engine) close() { e.end(5 * time.Second) }
+
+// end gives the last events a time to be sent.
+func (e *Engine) end(flush time.Duration) {
 	e.mu.Lock()
 	closed := e.closed
 	e.closed = true
@@ -226,7 +229,7 @@ func (e *Engine) close() {
 	for _, i := range slices.Backward(instances) {
 		i.Stop()
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), flush)
 	defer cancel()
 	e.events.Shutdown(ctx)
 	e.pool.Close()

@@ -76,8 +76,7 @@ func (t timetable) next(after time.Time) time.Time {
 		if after.Before(t.anchor) {
 			after = t.anchor
 		}
-		n := after.Sub(t.anchor) / t.every
-		return t.anchor.Add(n * t.every).Add(t.every)
+		return t.anchor.Add(after.Sub(t.anchor).Truncate(t.every)).Add(t.every)
 	}
 	next := t.cron.Next(after.Local())
 	if !next.After(after) {

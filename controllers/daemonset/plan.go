@@ -17,7 +17,7 @@ type plan struct {
 	retryAfter time.Duration
 }
 
-func (p *plan) isEmpty() bool { return len(p.creations) == 0 && len(p.removals) == 0 }
+func (p plan) isEmpty() bool { return len(p.creations) == 0 && len(p.removals) == 0 }
 
 // removal of a pod. node is the one that it is on or meant for.
 type removal struct {

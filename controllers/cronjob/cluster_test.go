@@ -26,7 +26,7 @@ import (
 
 const (
 	// soon is ample for a few reconciles on a busy machine.
-	soon = 30 * time.Second
+	soon = 2 * time.Minute
 	// aWhile is how long something must not happen.
 	aWhile = time.Second
 	// component of events.

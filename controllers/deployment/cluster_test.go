@@ -33,7 +33,7 @@ func TestMain(m *testing.M) { os.Exit(harness.Main(m, controlplane.Options{Audit
 
 const (
 	// soon is ample for a few reconciles on a busy machine.
-	soon = 90 * time.Second
+	soon = 2 * time.Minute
 	// aWhile is how long something must not happen.
 	aWhile = 2 * time.Second
 

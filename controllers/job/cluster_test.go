@@ -27,7 +27,7 @@ import (
 
 const (
 	// soon is ample for a few reconciles on a busy machine.
-	soon = 40 * time.Second
+	soon = 2 * time.Minute
 	// minutes are for what is done to many Jobs while everything is disturbed.
 	minutes = 3 * time.Minute
 	// aWhile is how long something must not happen: longer than pod events are collected.

@@ -25,7 +25,7 @@ import (
 
 const (
 	// soon is ample for a few reconciles on a busy machine.
-	soon = 30 * time.Second
+	soon = 2 * time.Minute
 	// aWhile is how long something must not happen.
 	aWhile = 2 * time.Second
 )

@@ -23,7 +23,7 @@ import (
 
 const (
 	// soon is ample for a few reconciles on a busy machine, minutes for hundreds.
-	soon    = 30 * time.Second
+	soon    = 2 * time.Minute
 	minutes = 3 * time.Minute
 	// aWhile is how long something must not happen.
 	aWhile = 2 * time.Second

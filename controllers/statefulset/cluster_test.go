@@ -20,13 +20,14 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/wheelhouse-project/wheelhouse/controllers/statefulset"
+	"github.com/wheelhouse-project/wheelhouse/test/apiproxy"
 	"github.com/wheelhouse-project/wheelhouse/test/controlplane"
 	"github.com/wheelhouse-project/wheelhouse/test/harness"
 )
 
 const (
 	// soon is ample for a few reconciles on a busy machine.
-	soon = 30 * time.Second
+	soon = 2 * time.Minute
 	// aWhile is how long something must not happen.
 	aWhile = time.Second
 	// hold is a finalizer that keeps what is deleted.
@@ -59,6 +60,14 @@ func start(t *testing.T, o harness.Options) *cluster {
 		client:     engine.Admin,
 		ns:         engine.Namespace,
 	}
+}
+
+// succeed starts another process in the place of the first, which knows nothing
+// of what has happened meanwhile but what the API server has.
+func (c *cluster) succeed() {
+	c.t.Helper()
+	c.Engine = harness.New(c.t, controlplane.Shared(c.t), harness.Options{Scope: apiproxy.Scope{Namespace: c.ns}})
+	c.controller = c.Start(statefulset.Descriptor(), nil)
 }
 
 // newSet has selector and template label app: NAME, and one claim template,

@@ -13,6 +13,8 @@ import (
 // up, made when it is missing, and given a token by the first request; the
 // token is kept, and renewed by a request that finds it old.
 type account struct {
+	byContext
+
 	name    string
 	fence   *Fence
 	builder clientbuilder.ControllerClientBuilder

@@ -10,6 +10,8 @@ import (
 
 // fenceTransport lets writes pass only while the fence is open, and reads always.
 type fenceTransport struct {
+	byContext
+
 	fence *Fence
 	next  http.RoundTripper
 }

@@ -13,6 +13,8 @@ import (
 // live sends the requests of clients to the endpoint that is the newest: the
 // clients live longer than the credentials they started with.
 type live struct {
+	byContext
+
 	// origin is the server for which clients make their requests.
 	origin    *url.URL
 	pingAfter time.Duration

@@ -11,6 +11,8 @@ import (
 // A DELETE counts when it is answered with the object; one that is answered
 // with a Status tells no version.
 type marksTransport struct {
+	byContext
+
 	marks *Marks
 	// prefix of all paths, when the API server is not at the root of its host.
 	prefix string

@@ -46,7 +46,9 @@ func TestAJobTakesTheLeastRequests(t *testing.T) {
 			if len(events) > 4 {
 				t.Errorf("%d requests for events", len(events))
 			}
-			for _, r := range c.Proxy.Requests(func(r apiproxy.Request) bool { return r.Verb == "get" && (r.Resource == podResource || r.Resource == jobResource) }) {
+			for _, r := range c.Proxy.Requests(func(r apiproxy.Request) bool {
+				return r.Verb == "get" && (r.Resource == podResource || r.Resource == jobResource)
+			}) {
 				t.Errorf("read %+v", r)
 			}
 		})

@@ -50,6 +50,6 @@ func (p *pass) claimFailed(ctx context.Context, claim, pod string, err error) {
 // kube-controller-manager's, letter for letter.
 func (p *pass) claimConflicts(claim string) {
 	p.events.Eventf(p.set, v1.EventTypeWarning, conflictingController,
-		"PersistentVolumeClaim %s has a conflicting OwnerReference that acts as a manging controller, "+ //nolint:misspell // see above
+		"PersistentVolumeClaim %s has a conflicting OwnerReference that acts as a manging controller, "+
 			"the retention policy is ignored for this claim", claim)
 }

@@ -118,7 +118,7 @@ func TestUnreadableRevision(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.createRevision(revision.Name, revision.Labels, []byte(`{"spec":{"template":{"spec":{"containers":"none"}}}}`), 1)
-	c.controller.Start()
+	c.succeed()
 	// The name of the revision of this very template is taken.
 	uid := c.uid("web-1")
 	c.waitForPod("web-1", notUID(uid))

@@ -34,7 +34,7 @@ func testSet(replicas int32) *appsv1.StatefulSet {
 func testPass(set *appsv1.StatefulSet, pods ...string) *pass {
 	metrics, err := newMetrics(prometheus.NewRegistry())
 	if err != nil {
-		panic(err) //nolint:forbidigo // a fault of the test
+		panic(err)
 	}
 	p := &pass{
 		statefulSetController: &statefulSetController{metrics: metrics, maxUnavailable: true, clock: clocktesting.NewFakePassiveClock(now)},
@@ -48,7 +48,7 @@ func testPass(set *appsv1.StatefulSet, pods ...string) *pass {
 		ordinal, words, _ := strings.Cut(text, ":")
 		number, err := strconv.Atoi(ordinal)
 		if err != nil {
-			panic(err) //nolint:forbidigo // a fault of the test
+			panic(err)
 		}
 		p.members = append(p.members, member{ordinal: number, Pod: testPod(number, words)})
 	}
@@ -76,7 +76,7 @@ func testPod(ordinal int, words string) *v1.Pod {
 		case "pending":
 			pod.Status.Phase = v1.PodPending
 		default:
-			panic("unknown word " + word) //nolint:forbidigo // a fault of the test
+			panic("unknown word " + word)
 		}
 	}
 	return pod
@@ -352,11 +352,11 @@ func TestUrgent(t *testing.T) {
 func TestMetricsAreForgotten(t *testing.T) {
 	t.Parallel()
 	registry := prometheus.NewRegistry()
-	m, err := newMetrics(registry)
-	if err != nil {
+	if _, err := newMetrics(registry); err != nil {
 		t.Fatal(err)
 	}
-	if m, err = newMetrics(registry); err != nil { // as after a restart
+	m, err := newMetrics(registry) // as after a restart
+	if err != nil {
 		t.Fatal(err)
 	}
 	set := testSet(1)

@@ -171,7 +171,7 @@ func TestRevisions09_OlderEncodingRollsNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.patchPod("web-0", `{"metadata":{"labels":{"controller-revision-hash":"web-older"}}}`)
-	c.controller.Start()
+	c.succeed()
 	c.change("web", func(set *appsv1.StatefulSet) { set.Spec.MinReadySeconds = 1 })
 	c.waitForStatus("web", "the same set", complete(1))
 	if got := c.get("web").Status.UpdateRevision; got != "web-older" || c.uid("web-0") != uid {

@@ -102,20 +102,20 @@ func (c *cronJobController) act(ctx context.Context, cronJob *batchv1.CronJob, c
 		return 0, nil // until somebody changes it
 	}
 	err := c.startDue(ctx, cronJob, times, now)
-	return c.untilNext(times, since(cronJob)), err
+	return c.untilNext(times, since(cronJob), now), err
 }
 
-// untilNext is how long to wait for the first time after now and after begun.
-func (c *cronJobController) untilNext(times timetable, begun time.Time) time.Duration {
-	now := c.clock.Now()
-	if begun.Before(now) {
-		begun = now
+// untilNext is how long to wait for the first time after begun and after looked,
+// when it was looked for what is due. It may have passed since.
+func (c *cronJobController) untilNext(times timetable, begun, looked time.Time) time.Duration {
+	if begun.Before(looked) {
+		begun = looked
 	}
 	next := times.next(begun)
 	if next.IsZero() {
 		return farAway
 	}
-	return max(next.Add(padding).Sub(now), time.Millisecond)
+	return max(next.Add(padding).Sub(c.clock.Now()), time.Millisecond)
 }
 
 // timetable returns the times of a CronJob, and false if it has none at

@@ -338,6 +338,25 @@ func TestClockSetBack(t *testing.T) {
 	})
 }
 
+// A time that passes while the Job of the last one is created is not slept through.
+func TestATimeThatPassesMeanwhileIsNotSkipped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, scheduled("* * * * *", "UTC", time.Now()))
+		time.Sleep(b.mustRun().RequeueAfter)
+		b.client.PrependReactor("create", "jobs", func(clienttesting.Action) (bool, runtime.Object, error) {
+			time.Sleep(70 * time.Second)
+			return false, nil, nil
+		})
+		if wait := b.mustRun().RequeueAfter; wait != time.Millisecond {
+			t.Errorf("it comes back after %s, want at once", wait)
+		}
+		b.mustRun()
+		if active := b.stored().Status.Active; len(active) != 2 {
+			t.Errorf("active %v", active)
+		}
+	})
+}
+
 // A failure is retried with back-off, and at the next time at the latest.
 func TestFailureComesBackAtTheNextTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -52,7 +52,7 @@ func (c *cronJobController) updated(before, after *batchv1.CronJob) {
 		c.queue.Add(key) // to say so
 		return
 	}
-	c.queue.AddAfter(key, c.untilNext(times, since(after)))
+	c.queue.AddAfter(key, c.untilNext(times, since(after), c.clock.Now()))
 }
 
 // jobHandler adds the CronJobs whose Jobs something happens to. The initial

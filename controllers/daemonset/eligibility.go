@@ -49,7 +49,7 @@ func (p *placement) of(node *v1.Node) eligibility {
 		return eligibility{}
 	}
 	// An error stands for a term that matches no node. Another term may match.
-	if matches, _ := p.affinity.Match(node); !matches { //nolint:errcheck // see above
+	if matches, _ := p.affinity.Match(node); !matches {
 		return eligibility{}
 	}
 	if p.tolerates(node, keepsPodsAway) {

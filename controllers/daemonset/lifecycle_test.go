@@ -137,10 +137,7 @@ func TestAcceptance15_QuotaIsReportedAndRecoveredFrom(t *testing.T) {
 func TestAcceptance16_ManyNodes(t *testing.T) {
 	t.Parallel()
 	const nodes = 300
-	c := start(t, 0)
-	for i := range nodes {
-		c.addNode(i + 1)
-	}
+	c := start(t, nodes)
 	s := c.follow()
 	release := c.Proxy.HoldWatches(podResource)
 	c.create(newDaemonSet("agent"))
@@ -298,17 +295,14 @@ func TestAcceptance21_ConflictOfAStatusWrite(t *testing.T) {
 	}
 }
 
-// What the API server refuses to store is not tried. What it stores and a
-// DaemonSet cannot do without waits for a change, without a hot loop.
+// What cannot be done is told, tried a few times a minute, and keeps nothing
+// else waiting.
 func TestObjectsThatCannotBeHandled(t *testing.T) {
 	t.Parallel()
 	c := start(t, 2)
-	// Refused for ever, by the validation of pods: no toleration may be like this one,
-	// but templates are not checked for it when a webhook or an older release let it pass.
-	invalid := newDaemonSet("agent", func(ds *appsv1.DaemonSet) {
+	c.create(newDaemonSet("agent", func(ds *appsv1.DaemonSet) {
 		ds.Spec.Template.Spec.PriorityClassName = "there-is-none"
-	})
-	c.create(invalid)
+	}))
 	c.create(newDaemonSet("healthy"))
 	c.waitForEvent("agent", "FailedCreate", "no PriorityClass with name there-is-none was found")
 	c.waitForStatus("agent", status{desired: 2})

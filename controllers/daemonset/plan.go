@@ -84,7 +84,7 @@ func (p *planner) settleNode(node *surveyed, surges bool, made *plan) {
 				continue
 			}
 		}
-		if isDone(pod) {
+		if availability.IsTerminal(pod) {
 			made.removals = append(made.removals, removal{pod: pod, node: node.name, finished: true})
 		} else {
 			active = append(active, pod)

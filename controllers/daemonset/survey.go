@@ -5,8 +5,6 @@ import (
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
-
-	"github.com/wheelhouse-project/wheelhouse/controllers/internal/availability"
 )
 
 // survey is what there is of one DaemonSet on all nodes, at one moment. What is
@@ -27,7 +25,7 @@ type surveyed struct {
 	pods []*v1.Pod
 }
 
-// newSurvey judges all nodes. It needs the nodes in no order and changes nothing of them.
+// newSurvey judges nodes, which are all that exist, in any order, and divides pods among them.
 func newSurvey(nodes []*v1.Node, of func(*v1.Node) eligibility, pods []*v1.Pod) survey {
 	left := byNode(pods)
 	s := survey{nodes: make([]surveyed, 0, len(nodes))}
@@ -58,16 +56,16 @@ func (s survey) desired() int {
 	return count
 }
 
-// alive are the pods of the node that are not being deleted, finished ones included.
+// alive are the pods of the node that are not being deleted, finished ones
+// included. The slice must not be changed.
 func (n *surveyed) alive() []*v1.Pod {
-	alive := make([]*v1.Pod, 0, len(n.pods))
-	for _, pod := range n.pods {
-		if pod.DeletionTimestamp == nil {
-			alive = append(alive, pod)
-		}
+	if !slices.ContainsFunc(n.pods, isGoing) {
+		return n.pods
 	}
-	return alive
+	return slices.DeleteFunc(slices.Clone(n.pods), isGoing)
 }
+
+func isGoing(pod *v1.Pod) bool { return pod.DeletionTimestamp != nil }
 
 // divided are the pods of a node that are not being deleted, by their version.
 type divided struct {
@@ -101,6 +99,3 @@ func surplusOf(pods []*v1.Pod) []*v1.Pod {
 	}
 	return pods[1:]
 }
-
-// isDone tells whether the pod has finished one way or the other.
-func isDone(pod *v1.Pod) bool { return availability.IsTerminal(pod) }

@@ -39,7 +39,7 @@ func targetNode(pod *v1.Pod) string {
 // preferred first. Finished pods that are being deleted are left out: their
 // place is free.
 func byNode(pods []*v1.Pod) map[string][]*v1.Pod {
-	nodes := map[string][]*v1.Pod{}
+	nodes := make(map[string][]*v1.Pod, len(pods))
 	for _, pod := range pods {
 		if pod.DeletionTimestamp != nil && availability.IsTerminal(pod) {
 			continue

@@ -9,10 +9,11 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 
+	"github.com/wheelhouse-project/wheelhouse/controllers/internal/holdback"
 	"github.com/wheelhouse-project/wheelhouse/controllers/internal/ownerindex"
 	"github.com/wheelhouse-project/wheelhouse/controllers/internal/podcontrol"
+	"github.com/wheelhouse-project/wheelhouse/controllers/internal/unsettled"
 	"github.com/wheelhouse-project/wheelhouse/runtime/controller"
-	"github.com/wheelhouse-project/wheelhouse/runtime/informers"
 	"github.com/wheelhouse-project/wheelhouse/runtime/work"
 )
 
@@ -42,12 +43,13 @@ type engine[T Object] struct {
 	options Options
 	objects cache.Indexer
 	pods    cache.Indexer
-	lease   *informers.Lease
 	control podcontrol.Control
 	clock   clock.PassiveClock
 	logger  *slog.Logger
 	metrics *metrics
 	notes   *notes
+	held    *holdback.Book
+	unsure  *unsettled.Keys
 	queue   *work.Queue[work.ObjectName]
 }
 
@@ -74,11 +76,12 @@ func NewEngine[T Object](env controller.Env, kind Kind[T], o Options) (*controll
 		options: o,
 		objects: objects.Indexer(),
 		pods:    pods.Indexer(),
-		lease:   env.Informers,
 		control: podcontrol.Control{Client: env.Client, Events: env.Events},
 		clock:   env.Clock,
 		logger:  env.Logger,
 		notes:   newNotes(),
+		held:    holdback.NewBook(),
+		unsure:  unsettled.New(env.Informers.CatchUp, env.Clock),
 	}
 	if e.metrics, err = newMetrics(env.Metrics); err != nil {
 		return nil, err

@@ -131,42 +131,15 @@ func TestUrgent(t *testing.T) {
 	}
 }
 
-// A status is held back once, for a bounded time, whatever the clock does.
-func TestHoldBack(t *testing.T) {
-	n := newNotes()
-	step := func(at time.Duration, want time.Duration) {
-		t.Helper()
-		if got := n.holdBack(web, now.Add(at)); got != want {
-			t.Errorf("at %s: hold back for %s, want %s", at, got, want)
-		}
-	}
-	step(0, holdBack)
-	step(holdBack/5, holdBack*4/5)
-	step(holdBack, 0)
-	step(2*holdBack, 0)
-	step(-time.Hour, 0)
-	n.reported(web)
-	step(2*holdBack, holdBack)
-	n.forget(web)
-	step(4*holdBack, holdBack)
-}
-
 func TestNotesAreForgotten(t *testing.T) {
 	n := newNotes()
-	n.unsure(web)
 	n.doom(web, "1")
-	n.holdBack(web, now)
-	if !n.isUnsure(web) || !n.isDoomed(web, "1") || n.isDoomed(web, "2") {
+	if !n.isDoomed(web, "1") || n.isDoomed(web, "2") {
 		t.Error("notes were not kept")
 	}
-	n.sure(web)
-	if n.isUnsure(web) {
-		t.Error("still unsure")
-	}
-	n.unsure(web)
 	n.forget(web)
-	if len(n.heldSince)+len(n.unsureOf)+len(n.doomed) > 0 {
-		t.Errorf("left over: %+v", n)
+	if n.isDoomed(web, "1") {
+		t.Error("not forgotten")
 	}
 }
 

@@ -58,9 +58,7 @@ func (e *engine[T]) create(ctx context.Context, key work.ObjectName, object T, t
 	created, err := slowstart.Run(ctx, count, func(ctx context.Context, _ int) error {
 		own := *pod // encoding writes to the object for a moment
 		_, err := e.control.Create(ctx, object, &own)
-		if podcontrol.OutcomeUnknown(err) {
-			e.notes.unsure(key)
-		}
+		e.unsure.Note(key, err)
 		return err
 	})
 	if podcontrol.NamespaceTerminating(err) {
@@ -88,9 +86,7 @@ func (e *engine[T]) delete(ctx context.Context, key work.ObjectName, object T, v
 		case failed == nil:
 			failed = err
 		}
-		if podcontrol.OutcomeUnknown(err) {
-			e.notes.unsure(key)
-		}
+		e.unsure.Note(key, err)
 	}
 	return deleted, failed
 }

@@ -20,7 +20,7 @@ import (
 // engine's queue calls it when the caches hold all that the last call wrote.
 func (e *engine[T]) reconcile(ctx context.Context, key work.ObjectName) (work.Result, error) {
 	// 1. After a request whose outcome is not known, the caches may lack what it did.
-	if err := e.settle(ctx, key); err != nil {
+	if err := e.unsure.Settle(ctx, key); err != nil {
 		return work.Result{}, err
 	}
 
@@ -28,6 +28,7 @@ func (e *engine[T]) reconcile(ctx context.Context, key work.ObjectName) (work.Re
 	object, exists, err := e.get(key)
 	if err != nil || !exists {
 		e.notes.forget(key)
+		e.held.Written(key)
 		return work.Result{}, err
 	}
 
@@ -76,19 +77,6 @@ func soonest(a, b time.Duration) time.Duration {
 		return b
 	}
 	return a
-}
-
-// settle lets the caches catch up with the API server after a request of key
-// that was answered with neither success nor refusal.
-func (e *engine[T]) settle(ctx context.Context, key work.ObjectName) error {
-	if !e.notes.isUnsure(key) {
-		return nil
-	}
-	if err := e.lease.CatchUp(ctx, e.clock.Now()); err != nil {
-		return fmt.Errorf("find out what a failed request has done: %w", err)
-	}
-	e.notes.sure(key)
-	return nil
 }
 
 func (e *engine[T]) get(key work.ObjectName) (T, bool, error) {

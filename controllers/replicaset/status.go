@@ -12,12 +12,9 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/wheelhouse-project/wheelhouse/controllers/internal/availability"
+	"github.com/wheelhouse-project/wheelhouse/controllers/internal/holdback"
 	"github.com/wheelhouse-project/wheelhouse/runtime/work"
 )
-
-// holdBack is the longest that a status which nobody waits for is held back,
-// so that one write tells of several pods.
-const holdBack = 500 * time.Millisecond
 
 // report writes the status of object if it differs from what is stored. It
 // returns after which time the key must come back for what was held back.
@@ -31,14 +28,14 @@ func (e *engine[T]) report(
 	obsolete := made.changed > 0 && made.err == nil
 
 	if equal(stored, status) {
-		e.notes.reported(key)
+		e.held.Written(key)
 		if obsolete {
-			return holdBack, nil
+			return holdback.Longest, nil
 		}
 		return 0, nil
 	}
 	if obsolete || !urgent(stored, status) {
-		if wait := e.notes.holdBack(key, now); wait > 0 {
+		if wait := e.held.Wait(key, now); wait > 0 {
 			return wait, nil
 		}
 	}
@@ -50,7 +47,7 @@ func (e *engine[T]) report(
 	case err != nil:
 		return 0, fmt.Errorf("update status of %s: %w", key, err)
 	}
-	e.notes.reported(key)
+	e.held.Written(key)
 	if status.Terminating != nil && e.kind.Status(answer).Terminating == nil {
 		// An API server without the field. Comparing with it would write for ever.
 		e.notes.terminatingDropped.Store(true)

@@ -91,7 +91,7 @@ func (p *pass) createClaim(ctx context.Context, claim *v1.PersistentVolumeClaim,
 		p.claimCreated(claim.Name, pod)
 		return nil
 	}
-	p.unsure.note(p.key, err)
+	p.unsure.Note(p.key, err)
 	if !apierrors.IsAlreadyExists(err) {
 		p.claimFailed(ctx, claim.Name, pod, err)
 	}
@@ -130,7 +130,7 @@ func (p *pass) alignClaims(ctx context.Context, pod *v1.Pod, ordinal int) error 
 		changed := p.retention.align(claim, p.set, pod, scaledAway)
 		_, err := p.client.CoreV1().PersistentVolumeClaims(claim.Namespace).Update(ctx, changed, metav1.UpdateOptions{})
 		if err != nil {
-			p.unsure.note(p.key, err)
+			p.unsure.Note(p.key, err)
 			return fmt.Errorf("could not update claim %s for delete policy ownerRefs: %w", claim.Name, err)
 		}
 	}

@@ -20,6 +20,7 @@ import (
 
 	"github.com/wheelhouse-project/wheelhouse/controllers/internal/holdback"
 	"github.com/wheelhouse-project/wheelhouse/controllers/internal/ownerindex"
+	"github.com/wheelhouse-project/wheelhouse/controllers/internal/unsettled"
 	"github.com/wheelhouse-project/wheelhouse/runtime/controller"
 	"github.com/wheelhouse-project/wheelhouse/runtime/informers"
 	"github.com/wheelhouse-project/wheelhouse/runtime/work"
@@ -83,9 +84,8 @@ type statefulSetController struct {
 	events  record.EventRecorder
 	logger  *slog.Logger
 	clock   clock.PassiveClock
-	lease   *informers.Lease
 	metrics *metrics
-	unsure  *unsure
+	unsure  *unsettled.Keys
 	held    *holdback.Book
 
 	sets      cache.Indexer
@@ -126,9 +126,8 @@ func New(env controller.Env, _ *schema.StatefulSetController) (*controller.Contr
 		events:  env.Events,
 		logger:  env.Logger,
 		clock:   env.Clock,
-		lease:   env.Informers,
 		metrics: metrics,
-		unsure:  newUnsure(),
+		unsure:  unsettled.New(env.Informers.CatchUp, env.Clock),
 		held:    holdback.NewBook(),
 
 		sets:      leased[statefulSetResource].Indexer(),

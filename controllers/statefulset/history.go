@@ -104,7 +104,7 @@ func (p *pass) updateRevision(ctx context.Context, data []byte) (*appsv1.Control
 				return equal[len(equal)-1], nil
 			}
 			renumbered, err := revisions.Renumber(ctx, p.client, equal[len(equal)-1], next)
-			p.unsure.note(p.key, err)
+			p.unsure.Note(p.key, err)
 			return renumbered, err
 		}
 		if p.semanticRevisions && revisions.SameTemplate(newest.Data.Raw, data) {
@@ -138,7 +138,7 @@ func (p *pass) newRevision(ctx context.Context, data []byte, number int64, delet
 		if err == nil {
 			return created, nil
 		}
-		p.unsure.note(p.key, err)
+		p.unsure.Note(p.key, err)
 		if !apierrors.IsAlreadyExists(err) {
 			return nil, err
 		}

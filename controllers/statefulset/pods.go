@@ -31,7 +31,7 @@ func (p *pass) createPod(ctx context.Context, ordinal int) error {
 	}
 	created, err := p.client.CoreV1().Pods(pod.Namespace).Create(ctx, pod, metav1.CreateOptions{})
 	if err != nil {
-		p.unsure.note(p.key, err)
+		p.unsure.Note(p.key, err)
 		if !apierrors.IsAlreadyExists(err) {
 			p.failed(ctx, failedCreate, "Create", pod.Name, err)
 		}
@@ -71,7 +71,7 @@ func (p *pass) updatePod(ctx context.Context, pod *v1.Pod, ordinal int) error {
 			p.done(successfulUpdate, "Update", pod)
 			return nil
 		}
-		p.unsure.note(p.key, err)
+		p.unsure.Note(p.key, err)
 	}
 	if err == nil {
 		return nil
@@ -94,7 +94,7 @@ func (p *pass) deletePod(ctx context.Context, pod *v1.Pod) error {
 	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
 		return nil // a conflict means that another pod has the name now
 	}
-	p.unsure.note(p.key, err)
+	p.unsure.Note(p.key, err)
 	p.failed(ctx, failedDelete, "Delete", pod.Name, err)
 	return fmt.Errorf("delete pod %s: %w", pod.Name, err)
 }

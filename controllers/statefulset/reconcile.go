@@ -52,12 +52,8 @@ type member struct {
 
 // reconcile brings one set a step further.
 func (c *statefulSetController) reconcile(ctx context.Context, key work.ObjectName) (work.Result, error) {
-	// After a request whose outcome is not known, the caches may lack what it did.
-	if c.unsure.has(key) {
-		if err := c.lease.CatchUp(ctx, c.clock.Now()); err != nil {
-			return work.Result{}, fmt.Errorf("find out what a failed request has done: %w", err)
-		}
-		c.unsure.forget(key)
+	if err := c.unsure.Settle(ctx, key); err != nil {
+		return work.Result{}, err
 	}
 	set, err := c.get(key)
 	if err != nil || set == nil {

@@ -1,14 +1,12 @@
 package statefulset
 
 import (
-	"errors"
 	"reflect"
 	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
@@ -184,23 +182,5 @@ func TestNewPodKeepsOtherVolumes(t *testing.T) {
 	set.Spec.Template.Labels = nil
 	if _, err := newPod(set, 3, version{name: "rev", template: &set.Spec.Template}); err == nil {
 		t.Error("a pod without labels")
-	}
-}
-
-func TestUnsure(t *testing.T) {
-	t.Parallel()
-	u := newUnsure()
-	u.note(testKey, nil)
-	u.note(testKey, apierrors.NewConflict(podResource.GroupResource(), "web-0", nil))
-	if u.has(testKey) {
-		t.Error("unsure of what was refused")
-	}
-	u.note(testKey, errors.New("connection reset"))
-	if !u.has(testKey) {
-		t.Error("sure of a request without an answer")
-	}
-	u.forget(testKey)
-	if u.has(testKey) {
-		t.Error("not forgotten")
 	}
 }

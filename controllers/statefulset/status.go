@@ -35,7 +35,7 @@ func (p *pass) report(ctx context.Context) (time.Duration, error) {
 		// The set has changed or gone since; its event brings the key back.
 		return 0, nil
 	case err != nil:
-		p.unsure.note(p.key, err)
+		p.unsure.Note(p.key, err)
 		return 0, fmt.Errorf("update status of %s: %w", p.key, err)
 	}
 	p.held.Written(p.key)

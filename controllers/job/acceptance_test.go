@@ -20,8 +20,8 @@ import (
 func TestAcceptance01_AJobRunsToCompletion(t *testing.T) {
 	t.Parallel()
 	c := start(t, harness.Options{})
-	j := c.create(newJob("work", size(3, 2)))
-	j = c.waitFor("work", "two active pods", counts(2, 0, 0), ready(0), terminating(0))
+	c.create(newJob("work", size(3, 2)))
+	j := c.waitFor("work", "two active pods", counts(2, 0, 0), ready(0), terminating(0))
 	if j.Status.StartTime == nil {
 		t.Error("no start time")
 	}

@@ -170,11 +170,11 @@ func TestPodsAreReplacedWhenTheBackOffIsOver(t *testing.T) {
 // nextPod makes a pod whose failure is not counted by state, as the test does that.
 func nextPod(t *testing.T, s *state, c creation) *v1.Pod {
 	t.Helper()
-	make, err := newPods(s.job, s.indexed, s.perIndex)
+	makePod, err := newPods(s.job, s.indexed, s.perIndex)
 	if err != nil {
 		t.Fatal(err)
 	}
-	pod := make(c)
+	pod := makePod(c)
 	pod.UID = "pod"
 	if !s.perIndex {
 		pod.Finalizers = nil
@@ -206,11 +206,11 @@ func TestDeadlineOnAClock(t *testing.T) {
 		job.Status.StartTime = ptr.To(metav1.Now())
 		setSuspended(&job.Status, false, time.Now())
 		left, _ := state().untilDeadline()
-		time.Sleep(left - 1)
+		time.Sleep(left - time.Nanosecond)
 		if end := state().decide(); end != nil {
 			t.Errorf("an instant before: %+v", end)
 		}
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		if end := state().decide(); end == nil || end.reason != batchv1.JobReasonDeadlineExceeded {
 			t.Errorf("at the deadline: %+v", end)
 		}

@@ -55,6 +55,11 @@ cover: control-plane ## Run all tests and write coverage to cover.out
 bench: control-plane build ## Measure it against kube-controller-manager, in the same run
 	$(GO) test -run '^$$' -bench . -benchtime 1x -timeout 60m ./test/bench/...
 
+# PEER=1 runs kube-controller-manager instead. FOCUS chooses tests by a regular expression.
+.PHONY: conformance
+conformance: control-plane build ## Run Kubernetes' own Conformance tests of its controllers (PEER=1 for kube-controller-manager)
+	$(GO) run ./test/conformance $(if $(PEER),-peer) $(if $(FOCUS),-focus '$(FOCUS)')
+
 .PHONY: lint
 lint: ## Check style, module files, generated files and formatting
 	$(LINT) run ./...

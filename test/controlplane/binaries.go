@@ -26,15 +26,24 @@ const (
 	schedulerProgram = "kube-scheduler"
 	peerProgram      = "kube-controller-manager"
 	kwokProgram      = "kwok"
+	// E2ETests is the test binary of Kubernetes' own end-to-end tests, and
+	// Ginkgo the command that runs it in parallel.
+	E2ETests = "e2e.test"
+	Ginkgo   = "ginkgo"
 )
+
+// testSuffix marks programs that are made of the tests of a package.
+const testSuffix = ".test"
 
 // source is a nested module below build/ that pins the version of some programs.
 type source struct {
 	dir string
 	// module whose version, in dir's go.mod, is the programs' version.
 	module string
-	// packages by program.
+	// packages by program. The tests of a package are the program if its name ends so.
 	packages map[string]string
+	// optional programs are not part of a control plane.
+	optional []string
 }
 
 var sources = []source{
@@ -45,14 +54,16 @@ var sources = []source{
 		apiServerProgram: "k8s.io/kubernetes/cmd/kube-apiserver",
 		schedulerProgram: "k8s.io/kubernetes/cmd/kube-scheduler",
 		peerProgram:      "k8s.io/kubernetes/cmd/kube-controller-manager",
-	}},
+		E2ETests:         "k8s.io/kubernetes/test/e2e",
+		Ginkgo:           "github.com/onsi/ginkgo/v2/ginkgo",
+	}, optional: []string{E2ETests, Ginkgo}},
 	{dir: "kwok", module: "sigs.k8s.io/kwok", packages: map[string]string{
 		kwokProgram: "sigs.k8s.io/kwok/cmd/kwok",
 	}},
 }
 
 // Programs returns the paths of the named programs, by name; with no name, of
-// all of them. One that the directory KUBEBUILDER_ASSETS holds is taken from
+// all that a control plane consists of. One that the directory KUBEBUILDER_ASSETS holds is taken from
 // there; the others are built once into the user's cache directory, which
 // takes minutes the first time and is reported to progress.
 func Programs(ctx context.Context, progress io.Writer, names ...string) (map[string]string, error) {
@@ -60,7 +71,7 @@ func Programs(ctx context.Context, progress io.Writer, names ...string) (map[str
 	for _, s := range sources {
 		var wanted []string
 		for name := range s.packages {
-			if len(names) == 0 || slices.Contains(names, name) {
+			if len(names) == 0 && !slices.Contains(s.optional, name) || slices.Contains(names, name) {
 				if asset := assetPath(name); asset != "" {
 					paths[name] = asset
 				} else {
@@ -164,11 +175,15 @@ func (s source) build(ctx context.Context, progress io.Writer, dir, version, cac
 	// One at a time in the end, but the compiled packages are shared through Go's build cache.
 	for _, name := range names {
 		target := filepath.Join(temp, name)
-		cmd := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-ldflags", linkerFlags(version), "-o", target, s.packages[name])
+		command := []string{"build", "-buildvcs=false"}
+		if strings.HasSuffix(name, testSuffix) {
+			command = []string{"test", "-c"}
+		}
+		cmd := exec.CommandContext(ctx, "go", append(command, "-ldflags", linkerFlags(version), "-o", target, s.packages[name])...)
 		cmd.Dir = dir
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=", "GOWORK=off")
 		if output, err := cmd.CombinedOutput(); err != nil {
-			return fmt.Errorf("go build %s: %w\n%s", s.packages[name], err, output)
+			return fmt.Errorf("go %s %s: %w\n%s", command[0], s.packages[name], err, output)
 		}
 		if err := os.Rename(target, filepath.Join(cache, name)); err != nil {
 			return err

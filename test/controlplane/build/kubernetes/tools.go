@@ -1,11 +1,13 @@
 //go:build tools
 
 // Package tools pins the Kubernetes programs that the local control plane is
-// built from.
+// built from, and Kubernetes' own end-to-end tests.
 package tools
 
 import (
+	_ "github.com/onsi/ginkgo/v2/ginkgo"
 	_ "k8s.io/kubernetes/cmd/kube-apiserver"
 	_ "k8s.io/kubernetes/cmd/kube-controller-manager"
 	_ "k8s.io/kubernetes/cmd/kube-scheduler"
+	_ "k8s.io/kubernetes/test/e2e"
 )

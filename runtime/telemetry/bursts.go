@@ -16,10 +16,13 @@ import (
 )
 
 const (
-	// burstWindow is how long events like one that was just passed on are held back.
-	burstWindow = time.Second
-	// burstSingles is how many events that were held back are still passed on
-	// one by one.
+	// burstWindow is how long events like one that was just passed on are held
+	// back. It doubles as long as there are such events, up to burstWindowMax, so
+	// that a stream of them costs little more than a burst.
+	burstWindow    = time.Second
+	burstWindowMax = 16 * time.Second
+	// burstSingles is how many events that were held back first are still passed
+	// on one by one.
 	burstSingles = 4
 	// combinedPrefix is client-go's, so that what finds its combined events
 	// finds these too.
@@ -33,7 +36,8 @@ const (
 // is passed on at once. What follows on the same object, of the same type and
 // with the same reason within a second, is passed on when the second is over:
 // one by one if they are few, else as one event with their number and the last
-// one's message. Events that come at a slower pace are not touched.
+// one's message. If they do not end, they are held back for longer each time.
+// Events that come at a slower pace are not touched.
 type burstRecorder struct {
 	next record.EventRecorder
 
@@ -59,6 +63,7 @@ type burst struct {
 	// object is a reference, since its owner may change the object meanwhile.
 	object  *corev1.ObjectReference
 	timer   *time.Timer
+	window  time.Duration
 	count   int
 	singles []string
 	last    string
@@ -93,12 +98,16 @@ func (r *burstRecorder) hold(key burstKey, object *corev1.ObjectReference, messa
 	}
 	b, ok := r.bursts[key]
 	if !ok {
-		r.bursts[key] = &burst{object: object, timer: time.AfterFunc(burstWindow, func() { r.over(key) })}
+		r.bursts[key] = &burst{object: object, window: burstWindow, timer: time.AfterFunc(burstWindow, func() { r.over(key) })}
 		return false
 	}
 	b.count++
 	b.last = message
-	if len(b.singles) < burstSingles {
+	most := burstSingles
+	if b.window > burstWindow {
+		most = 1 // the stream has been told of
+	}
+	if len(b.singles) < most {
 		b.singles = append(b.singles, message)
 	}
 	return true
@@ -117,7 +126,8 @@ func (r *burstRecorder) over(key burstKey) {
 		delete(r.bursts, key)
 	} else {
 		b.count, b.singles, b.last = 0, nil, ""
-		b.timer.Reset(burstWindow)
+		b.window = min(2*b.window, burstWindowMax)
+		b.timer.Reset(b.window)
 	}
 	r.mu.Unlock()
 	r.passOn(key, held)

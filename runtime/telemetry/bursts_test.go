@@ -49,6 +49,7 @@ func TestBursts(t *testing.T) {
 		"many are combined":                   {[]func(*burstRecorder){created(1, 20), wait(2 * time.Second)}, []string{"Created pod-1", "Created (combined from similar events): pod-20 ×19"}},
 		"a slow sequence is not touched":      {[]func(*burstRecorder){created(1, 1), wait(1100 * time.Millisecond), created(2, 2)}, []string{"Created pod-1", "Created pod-2"}},
 		"a burst that goes on stays combined": {[]func(*burstRecorder){created(1, 10), wait(time.Second), created(11, 20), wait(3 * time.Second)}, []string{"Created pod-1", "Created (combined from similar events): pod-10 ×9", "Created (combined from similar events): pod-20 ×10"}},
+		"a stream is told of ever less often": {[]func(*burstRecorder){created(1, 3), wait(time.Second), created(4, 6), wait(time.Second), created(7, 9), wait(time.Second), created(10, 12), wait(3 * time.Second), created(13, 21), wait(time.Second)}, []string{"Created pod-1", "Created pod-2", "Created pod-3", "Created (combined from similar events): pod-9 ×6", "Created (combined from similar events): pod-21 ×12"}},
 		"another object is another burst": {[]func(*burstRecorder){created(1, 1), func(r *burstRecorder) {
 			r.Event(other, corev1.EventTypeNormal, "Created", "other")
 		}}, []string{"Created pod-1", "Created other"}},

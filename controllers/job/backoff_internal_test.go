@@ -60,7 +60,8 @@ func TestBackOffDoubles(t *testing.T) {
 	if got := indexWait(pod, start.Add(15*time.Second)); got != 25*time.Second {
 		t.Errorf("an index that has failed three times: %s", got)
 	}
-	pod.Annotations = map[string]string{batchv1.JobIndexFailureCountAnnotation: "2147483647", batchv1.JobIndexIgnoredFailureCountAnnotation: "2147483647"}
+	pod.Annotations = map[string]string{batchv1.JobIndexFailureCountAnnotation: "2147483647",
+		batchv1.JobIndexIgnoredFailureCountAnnotation: "2147483647"}
 	if got := indexWait(pod, start); got != podBackOffMax {
 		t.Errorf("an index with full counters: %s", got)
 	}

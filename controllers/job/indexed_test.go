@@ -143,7 +143,8 @@ func TestAcceptance12_ThePodFailurePolicyDecides(t *testing.T) {
 	pod := c.waitForPods("fail", 2)[0]
 	c.setPodStatus(pod.Name, finished(v1.PodFailed, 42, time.Now()))
 	c.waitFor("fail", "failure", ended(batchv1.JobFailed, "PodFailurePolicy"), counts(0, 0, 2), condition(batchv1.JobFailed,
-		v1.ConditionTrue, "PodFailurePolicy", fmt.Sprintf("Container c for pod %s/%s failed with exit code 42 matching FailJob rule at index 0", c.ns, pod.Name)))
+		v1.ConditionTrue, "PodFailurePolicy",
+		fmt.Sprintf("Container c for pod %s/%s failed with exit code 42 matching FailJob rule at index 0", c.ns, pod.Name)))
 
 	pod = c.waitForPods("ignore", 1)[0]
 	at := time.Now().Truncate(time.Second).Add(-6 * time.Second)

@@ -18,7 +18,9 @@ func TestPodFailurePolicy(t *testing.T) {
 		in    = batchv1.PodFailurePolicyOnExitCodesOpIn
 		notIn = batchv1.PodFailurePolicyOnExitCodesOpNotIn
 	)
-	codes := func(action batchv1.PodFailurePolicyAction, op batchv1.PodFailurePolicyOnExitCodesOperator, container *string, values ...int32) batchv1.PodFailurePolicyRule {
+	codes := func(
+		action batchv1.PodFailurePolicyAction, op batchv1.PodFailurePolicyOnExitCodesOperator, container *string, values ...int32,
+	) batchv1.PodFailurePolicyRule {
 		return batchv1.PodFailurePolicyRule{Action: action, OnExitCodes: &batchv1.PodFailurePolicyOnExitCodesRequirement{
 			ContainerName: container, Operator: op, Values: values}}
 	}

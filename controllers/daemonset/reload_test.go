@@ -159,7 +159,12 @@ func TestAcceptance22_StopsWhileManyPodsAreMadeAndRolledOut(t *testing.T) {
 			})
 			s.reset()
 			c.change("agent", image("2"))
-			c.waitForStatus("agent", status{nodes, nodes, 0, nodes, nodes, nodes})
+			harness.Eventually(t, minutes, "a part of the roll-out", func(context.Context) error {
+				if got := s.created("agent"); got < nodes+nodes/4 {
+					return fmt.Errorf("%d created", got)
+				}
+				return nil
+			})
 			stop()
 			c.waitForStatus("agent", status{nodes, nodes, 0, nodes, nodes, nodes})
 			if err := s.has("agent", nodes); err != nil || s.fewest("agent") < nodes*8/10 {

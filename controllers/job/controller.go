@@ -32,6 +32,9 @@ const (
 	// batchTime is how long what happens to pods is collected, so that a burst
 	// makes one reconcile and one status.
 	batchTime = time.Second
+	// pace is the least time between two statuses that tell of nothing but
+	// counts that are on their way. Pods are replaced without regard to it.
+	pace = 2 * time.Second
 	// lookAgain is when a reconcile continues that has to see in the caches
 	// what it has done. The engine lets it wait until they show it.
 	lookAgain = time.Millisecond

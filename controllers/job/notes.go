@@ -2,6 +2,7 @@ package job
 
 import (
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -16,6 +17,8 @@ type notes struct {
 	backOffs map[work.ObjectName]backOff
 	// unsureOf are the keys with a request whose outcome is not known.
 	unsureOf map[work.ObjectName]bool
+	// wroteAt is when the status was last written.
+	wroteAt map[work.ObjectName]time.Time
 	// doomed are the Jobs whose namespace is being deleted.
 	doomed map[work.ObjectName]types.UID
 }
@@ -24,6 +27,7 @@ func newNotes() *notes {
 	return &notes{
 		backOffs: map[work.ObjectName]backOff{},
 		unsureOf: map[work.ObjectName]bool{},
+		wroteAt:  map[work.ObjectName]time.Time{},
 		doomed:   map[work.ObjectName]types.UID{},
 	}
 }
@@ -62,6 +66,24 @@ func (n *notes) sure(key work.ObjectName) {
 	delete(n.unsureOf, key)
 }
 
+func (n *notes) wrote(key work.ObjectName, now time.Time) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.wroteAt[key] = now
+}
+
+// pause is how long the next status may be put off, 0 if it is long since the last.
+func (n *notes) pause(key work.ObjectName, now time.Time) time.Duration {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	at, ok := n.wroteAt[key]
+	if !ok {
+		return 0
+	}
+	// A clock that was set back must not put it off for longer.
+	return max(0, pace-now.Sub(at).Abs())
+}
+
 // doom notes that no pod can be created for a Job any more, since its
 // namespace is being deleted.
 func (n *notes) doom(key work.ObjectName, uid types.UID) {
@@ -81,5 +103,6 @@ func (n *notes) forget(key work.ObjectName) {
 	defer n.mu.Unlock()
 	delete(n.backOffs, key)
 	delete(n.unsureOf, key)
+	delete(n.wroteAt, key)
 	delete(n.doomed, key)
 }

@@ -112,19 +112,16 @@ func (c *jobController) sync(ctx context.Context, key work.ObjectName, job *batc
 
 	// 3. The status, and what may be done once it is written.
 	step := step{state: s, record: record, end: end, made: made, manages: manages && made.err == nil}
-	again, err := c.report(ctx, key, &step)
+	wait, err := c.report(ctx, key, &step)
 	if err == nil {
 		err = made.err
 	}
-	if err != nil || again {
-		return work.Result{RequeueAfter: lookAgain}, action, err
-	}
-	if end != nil {
-		return work.Result{}, action, nil
+	if err != nil || end != nil {
+		return work.Result{RequeueAfter: wait}, action, err
 	}
 
 	// 4. What becomes due without an event.
-	wait := p.wait
+	wait = soonest(wait, p.wait)
 	if left, limited := s.untilDeadline(); limited {
 		wait = soonest(wait, max(left, lookAgain))
 	}

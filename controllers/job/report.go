@@ -3,6 +3,7 @@ package job
 import (
 	"context"
 	"fmt"
+	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
@@ -29,8 +30,8 @@ type step struct {
 // come in an order that allows a crash between any two: the status that counts
 // pods and announces the end, the deletion of pods that the end leaves without
 // purpose, the removal of finalizers, the status that declares the Job finished.
-// It returns true if the caches have to be looked at again.
-func (c *jobController) report(ctx context.Context, key work.ObjectName, step *step) (again bool, err error) {
+// It returns when there is more of it to be done, 0 if that will be told by an event.
+func (c *jobController) report(ctx context.Context, key work.ObjectName, step *step) (time.Duration, error) {
 	s, end := step.state, step.end
 	busy := s.activeIndexes()
 	for _, index := range step.made.indexes {
@@ -46,15 +47,23 @@ func (c *jobController) report(ctx context.Context, key work.ObjectName, step *s
 	finishable := end != nil && len(killed) == 0 && len(s.terminating) == 0 && !a.limited
 	if finishable && len(a.release) == 0 {
 		if err := c.finish(ctx, key, s.job, &a.status, end); err != nil {
-			return false, err
+			return 0, err
 		}
 		c.metrics.counted(s, &a)
-		return false, nil
+		return 0, nil
+	}
+	if step.onItsWay(&a, changed) {
+		if pause := c.notes.pause(key, s.now); pause > 0 {
+			return pause, nil
+		}
 	}
 
 	written, err := c.write(ctx, s.job, &a.status)
 	if err != nil {
-		return false, err
+		return 0, err
+	}
+	if written != s.job {
+		c.notes.wrote(key, s.now)
 	}
 	c.notes.setBackOff(key, step.record.after(a.counted))
 	c.metrics.counted(s, &a)
@@ -65,15 +74,28 @@ func (c *jobController) report(ctx context.Context, key work.ObjectName, step *s
 		c.control.Events.Event(s.job, v1.EventTypeNormal, eventResumed, "Job resumed")
 	}
 	if err := c.kill(ctx, key, s.job, killed); err != nil {
-		return false, err
+		return 0, err
 	}
 	if _, err := each(a.release, func(pod *v1.Pod) error { return c.release(ctx, pod) }); err != nil {
-		return false, err
+		return 0, err
 	}
-	if finishable {
-		return false, c.finish(ctx, key, written, &a.status, end)
+	switch {
+	case finishable:
+		return 0, c.finish(ctx, key, written, &a.status, end)
+	case a.limited, len(killed) > 0:
+		return lookAgain, nil
+	default:
+		return 0, nil
 	}
-	return a.limited || len(killed) > 0, nil
+}
+
+// onItsWay tells whether the status says nothing but counts that are changing,
+// or nothing new at all, so that it can be put off with the finalizers that wait for it.
+func (step *step) onItsWay(a *account, changed string) bool {
+	job := step.state.job
+	return step.end == nil && changed == "" && step.made.err == nil && !a.limited &&
+		job.DeletionTimestamp == nil && job.Status.StartTime != nil &&
+		(len(a.release) > 0 || !equality.Semantic.DeepEqual(&job.Status, &a.status))
 }
 
 // describe completes the status: times, numbers and conditions. It returns what

@@ -50,6 +50,9 @@ func TestAcceptance14_DeletedReplicaSetsLeaveTheirPodsAlone(t *testing.T) {
 		c.waitForStatus("web", "two replicas", counts(2, 0, 0))
 		writes := len(c.Writes(podResource))
 		c.deleteReplicaSet("web", metav1.DeletePropagationForeground)
+		// There is no order between two watches: a pod that goes before the
+		// deletion of its owner is seen is replaced, and rightly so.
+		c.waitForStatus("web", "deletion seen", counts(2, 0, 0))
 		c.deletePod(pods[0].Name)
 		c.waitForStatus("web", "one replica", counts(1, 0, 0))
 		harness.Throughout(t, aWhile, "no replacement", c.podWrites(writes))
@@ -69,6 +72,10 @@ func TestAcceptance14_DeletedReplicaSetsLeaveTheirPodsAlone(t *testing.T) {
 			}
 			return errors.Join(errors.New("it is still there"), err)
 		})
+		// Within the watch of ReplicaSets there is an order: who has seen the
+		// next one has seen the end of this one.
+		c.create(newReplicaSet("next", 0))
+		c.waitForStatus("next", "next one seen", counts(0, 0, 0))
 		c.deletePod(pods[0].Name)
 		harness.Throughout(t, aWhile, "no replacement", c.podWrites(writes))
 	})

@@ -199,6 +199,8 @@ func TestFailureStaysWhileTheOwnerIsDeleted(t *testing.T) {
 	})
 	pod := c.waitForPods("web", 1)[0]
 	c.deleteReplicaSet("web", metav1.DeletePropagationForeground)
+	// A pod that fails before the deletion is seen is replaced.
+	c.waitForStatus("web", "deletion seen", failed("FailedCreate"))
 	c.setPodStatus(pod.Name, phase(v1.PodFailed))
 	c.waitForStatus("web", "no replica, but the failure", func(s appsv1.ReplicaSetStatus) string {
 		if s.Replicas != 0 {

@@ -60,15 +60,12 @@ func (e *engine[T]) reconcile(ctx context.Context, key work.ObjectName) (work.Re
 	if err != nil {
 		return work.Result{}, err
 	}
-	if made.err != nil {
-		return work.Result{}, made.err
-	}
 
-	// 7. Ready pods become available without an event.
+	// 7. Ready pods become available without an event, also beside missing ones.
 	if next, found := availability.NextCheck(pods.active, e.kind.Spec(object).MinReadySeconds, now, e.clock); found {
 		wait = soonest(wait, max(next, time.Millisecond))
 	}
-	return work.Result{RequeueAfter: wait}, nil
+	return work.Result{RequeueAfter: wait}, made.err
 }
 
 // soonest of two waits, of which 0 is none.

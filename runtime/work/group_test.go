@@ -566,7 +566,7 @@ func TestFailuresAreRetriedWithBackOff(t *testing.T) {
 			at = append(at, time.Since(start))
 			switch len(at) {
 			case 1, 2, 3:
-				return Result{RequeueAfter: time.Nanosecond}, errors.New("no luck") // RequeueAfter is ignored
+				return Result{RequeueAfter: time.Nanosecond}, errors.New("no luck") // does not defeat the back-off
 			case 4:
 				return Result{}, apierrors.NewConflict(pods, "a", errors.New("modified"))
 			case 5:
@@ -617,6 +617,35 @@ func TestSlowRetryAfterMaxRetries(t *testing.T) {
 		}
 		mustDrain(t, g)
 	})
+}
+
+// What becomes due is not slept through while the key fails for another reason.
+func TestRequeueAfterAnError(t *testing.T) {
+	for name, test := range map[string]struct{ after, want time.Duration }{
+		"sooner than the slow retry": {10 * time.Second, 10 * time.Second},
+		"later than it":              {time.Hour, defaultSlowRetry},
+		"too soon":                   {time.Millisecond, failedRequeueMin},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				start := time.Now()
+				var at []time.Duration
+				g := NewGroup(GroupOptions{Logger: quiet})
+				q := NewQueue(g, Options[string]{Name: "q", MaxRetries: 1, Reconcile: func(context.Context, string) (Result, error) {
+					at = append(at, time.Since(start).Round(time.Second))
+					return Result{RequeueAfter: test.after}, errors.New("no luck")
+				}})
+				q.Add("a")
+				g.Start(t.Context(), 1)
+				time.Sleep(2*test.want + time.Second)
+				synctest.Wait()
+				if want := []time.Duration{0, 0, test.want, 2 * test.want}; !slices.Equal(at, want) {
+					t.Errorf("reconciled at %v, want %v", at, want)
+				}
+				mustDrain(t, g)
+			})
+		})
+	}
 }
 
 // Random additions from several sides, resizes and a drain at a random moment.

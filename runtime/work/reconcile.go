@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -13,6 +14,10 @@ import (
 
 // levelDetail is Kubernetes verbosity 2.
 const levelDetail = slog.Level(-2)
+
+// failedRequeueMin is the least RequeueAfter of a reconcile that has failed, so
+// that its back-off is not defeated: the key is reconciled 20 times a minute at most.
+const failedRequeueMin = 3 * time.Second
 
 var errGoexit = errors.New("runtime.Goexit was called")
 
@@ -100,6 +105,10 @@ func (q *Queue[K]) settle(ctx context.Context, key K, result Result, err error) 
 		// The reconcile was given up; the next one to lead, or to start, does it again.
 		q.logger.Log(ctx, levelDetail, "Reconcile was cancelled", "key", fmt.Sprint(key), "err", err)
 		return
+	}
+	if result.RequeueAfter > 0 {
+		// What becomes due does so whatever has failed. Of this and the back-off the earlier counts.
+		q.queue.AddAfter(key, max(result.RequeueAfter, failedRequeueMin))
 	}
 	if refused := q.group.options.Refused; refused != nil && refused(err) {
 		q.logger.Log(ctx, levelDetail, "Reconcile may not write at present", "key", fmt.Sprint(key), "err", err)

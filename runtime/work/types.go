@@ -8,9 +8,10 @@ import (
 	"time"
 )
 
-// Result of a reconcile that did not fail.
+// Result of a reconcile.
 type Result struct {
-	// RequeueAfter adds the key again after this time; 0 does not.
+	// RequeueAfter adds the key again after this time; 0 does not. After an
+	// error too, where the back-off is longer, but then not within 3 seconds.
 	RequeueAfter time.Duration
 }
 

@@ -124,6 +124,9 @@ func (c *ttlController) reconcile(ctx context.Context, key work.ObjectName) (wor
 		PropagationPolicy: &foreground,
 		Preconditions:     &metav1.Preconditions{UID: &live.UID},
 	})
+	if apierrors.IsNotFound(err) {
+		return work.Result{}, nil
+	}
 	if err != nil {
 		return work.Result{}, fmt.Errorf("delete job %s: %w", key, err)
 	}

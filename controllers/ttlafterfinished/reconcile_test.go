@@ -8,7 +8,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	batchv1 "k8s.io/api/batch/v1"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -26,13 +25,9 @@ func TestReconcile(t *testing.T) {
 	gone := apierrors.NewNotFound(jobResource.GroupResource(), "job")
 	replaced := apierrors.NewConflict(jobResource.GroupResource(), "job", errors.New("uid"))
 	finished := func(ago time.Duration, ttl int32) *batchv1.Job {
-		return &batchv1.Job{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "job", UID: "1"},
-			Spec:       batchv1.JobSpec{TTLSecondsAfterFinished: &ttl},
-			Status: batchv1.JobStatus{Conditions: []batchv1.JobCondition{
-				{Type: batchv1.JobComplete, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(now.Add(-ago))},
-			}},
-		}
+		job := finishedJob(&ttl, is(batchv1.JobComplete, now.Add(-ago)))
+		job.Namespace, job.Name, job.UID = "a", "job", "1"
+		return job
 	}
 	noTime := finished(0, 5)
 	noTime.Status.Conditions[0].LastTransitionTime = metav1.Time{}
@@ -41,7 +36,6 @@ func TestReconcile(t *testing.T) {
 		answer       error
 		after        time.Duration
 		gets, dels   int
-		want         error
 		fails        bool
 	}{
 		"too early":                     {cached: finished(4*time.Second, 5), after: time.Second},
@@ -52,7 +46,7 @@ func TestReconcile(t *testing.T) {
 		"gone from the cache":           {},
 		"gone before it is read":        {cached: finished(5*time.Second, 5), gets: 1},
 		"gone before it is deleted":     {cached: finished(5*time.Second, 5), live: finished(5*time.Second, 5), answer: gone, gets: 1, dels: 1},
-		"replaced before it is":         {cached: finished(5*time.Second, 5), live: finished(5*time.Second, 5), answer: replaced, gets: 1, dels: 1, want: replaced},
+		"replaced before it is":         {cached: finished(5*time.Second, 5), live: finished(5*time.Second, 5), answer: replaced, gets: 1, dels: 1, fails: true},
 		"no time in its condition":      {cached: noTime, fails: true},
 		"lost its time in the meantime": {cached: finished(5*time.Second, 5), live: noTime, gets: 1, fails: true},
 	} {
@@ -86,7 +80,7 @@ func TestReconcile(t *testing.T) {
 				jobs: batchlisters.NewJobLister(store), deletions: deletions,
 			}
 			result, err := c.reconcile(t.Context(), cache.NewObjectName("a", "job"))
-			if !errors.Is(err, test.want) || (err != nil) != (test.fails || test.want != nil) {
+			if (err != nil) != test.fails || test.answer == replaced && !errors.Is(err, replaced) {
 				t.Errorf("error %v", err)
 			}
 			if result.RequeueAfter != test.after {

@@ -24,7 +24,10 @@ import (
 	"github.com/wheelhouse-project/wheelhouse/test/harness"
 )
 
-var replicaSetResource = apischema.GroupResource{Group: "apps", Resource: "replicasets"}
+var (
+	deploymentResource = apischema.GroupResource{Group: "apps", Resource: "deployments"}
+	replicaSetResource = apischema.GroupResource{Group: "apps", Resource: "replicasets"}
+)
 
 func TestAcceptance01_ANewDeployment(t *testing.T) {
 	t.Parallel()

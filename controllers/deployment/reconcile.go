@@ -49,6 +49,7 @@ func (c *deploymentController) reconcile(ctx context.Context, key work.ObjectNam
 		return work.Result{}, fmt.Errorf("look up deployment %s: %w", key, err)
 	}
 	if !exists {
+		c.pace.forget(key)
 		return work.Result{}, nil
 	}
 	stored, ok := obj.(*appsv1.Deployment)

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
 )
 
@@ -70,7 +71,7 @@ func (r *rollout) writeStatus(ctx context.Context) error {
 		equality.Semantic.DeepEqual(&r.d.Status, &r.stored.Status) {
 		return nil
 	}
-	if wait := r.pace.wait(r.d.UID, r.now.Time); wait > 0 && r.onlyCountsDiffer() {
+	if wait := r.pace.wait(cache.MetaObjectToName(r.d), r.now.Time); wait > 0 && r.onlyCountsDiffer() {
 		r.requeue(wait)
 		return nil
 	}
@@ -78,7 +79,7 @@ func (r *rollout) writeStatus(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("update the status: %w", err)
 	}
-	r.pace.wrote(r.d.UID, r.now.Time)
+	r.pace.wrote(cache.MetaObjectToName(r.d), r.now.Time)
 	r.stored = updated
 	r.d.ResourceVersion = updated.ResourceVersion
 	return nil
@@ -90,7 +91,7 @@ func (r *rollout) onlyCountsDiffer() bool {
 	if r.d.Annotations[revisionAnnotation] != r.stored.Annotations[revisionAnnotation] {
 		return false
 	}
-	if r.d.Status.ObservedGeneration != r.stored.Status.ObservedGeneration || r.isComplete(&r.d.Status) {
+	if r.d.Status.ObservedGeneration != r.stored.Status.ObservedGeneration || r.hasArrived() {
 		return false
 	}
 	// Without the new count the next reconcile would try the same name again.
@@ -102,11 +103,35 @@ func (r *rollout) onlyCountsDiffer() bool {
 	}
 	for _, now := range r.d.Status.Conditions {
 		before := conditionOf(&r.stored.Status, now.Type)
-		if before == nil || before.Status != now.Status || before.Reason != now.Reason {
+		if before == nil || before.Status != now.Status {
+			return false
+		}
+		if before.Reason != now.Reason && !(underWay(before.Reason) && underWay(now.Reason)) {
 			return false
 		}
 	}
 	return true
+}
+
+// hasArrived tells whether the rollout is complete and was not before, or the
+// last pod of a complete one that was terminating is gone.
+func (r *rollout) hasArrived() bool {
+	now, before := &r.d.Status, &r.stored.Status
+	if !r.isComplete(now) {
+		return false
+	}
+	return !r.isComplete(before) ||
+		ptr.Deref(now.TerminatingReplicas, 0) == 0 && ptr.Deref(before.TerminatingReplicas, 0) != 0
+}
+
+// underWay tells whether a reason of Progressing says no more than that the
+// rollout goes on. All of them stand beside the status True.
+func underWay(reason string) bool {
+	switch reason {
+	case reasonNewReplicaSetCreated, reasonFoundNewReplicaSet, reasonReplicaSetUpdated:
+		return true
+	}
+	return false
 }
 
 // requeue asks for another reconcile after d, or sooner.

@@ -2,12 +2,14 @@ package deployment
 
 import (
 	"reflect"
+	"slices"
 	"testing"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
 )
 
@@ -104,7 +106,62 @@ func TestOnlyCountsDiffer(t *testing.T) {
 	}
 }
 
+// From one reason to go on to another nobody waits; to and from any other somebody may.
+func TestOnlyCountsDiffer_Reasons(t *testing.T) {
+	onTheWay := []string{reasonNewReplicaSetCreated, reasonFoundNewReplicaSet, reasonReplicaSetUpdated}
+	others := []string{
+		reasonNewReplicaSetAvailable, reasonProgressDeadlineExceeded, reasonPaused, reasonResumed, reasonReplicaSetCreateError,
+	}
+	all := slices.Concat(onTheWay, others)
+	for _, before := range all {
+		for _, after := range all {
+			d := rolling(4, "1", "1")
+			d.Status.Conditions = []appsv1.DeploymentCondition{conditionSince(appsv1.DeploymentProgressing, corev1.ConditionTrue, before, 5)}
+			r := newRollout(d)
+			r.d.Status.Conditions = []appsv1.DeploymentCondition{conditionSince(appsv1.DeploymentProgressing, corev1.ConditionTrue, after, 0)}
+			want := before == after || slices.Contains(onTheWay, before) && slices.Contains(onTheWay, after)
+			if got := r.onlyCountsDiffer(); got != want {
+				t.Errorf("from %s to %s: %t", before, after, got)
+			}
+		}
+	}
+}
+
+func TestHasArrived(t *testing.T) {
+	complete := func(terminating *int32) appsv1.DeploymentStatus {
+		return appsv1.DeploymentStatus{
+			Replicas: 4, UpdatedReplicas: 4, ReadyReplicas: 4, AvailableReplicas: 4, ObservedGeneration: 2, TerminatingReplicas: terminating,
+		}
+	}
+	short := complete(nil)
+	short.AvailableReplicas = 3
+	for name, test := range map[string]struct {
+		before, now appsv1.DeploymentStatus
+		want        bool
+	}{
+		"complete now":                    {short, complete(nil), true},
+		"not any more":                    {complete(nil), short, false},
+		"not yet":                         {short, short, false},
+		"pods terminate":                  {complete(ptr.To[int32](5)), complete(ptr.To[int32](3)), false},
+		"the last one has terminated":     {complete(ptr.To[int32](5)), complete(ptr.To[int32](0)), true},
+		"it is not known any more":        {complete(ptr.To[int32](5)), complete(nil), true},
+		"none have terminated all along":  {complete(ptr.To[int32](0)), complete(ptr.To[int32](0)), false},
+		"complete, and pods terminate on": {short, complete(ptr.To[int32](3)), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := rolling(4, "1", "1")
+			d.Status = test.before
+			r := newRollout(d)
+			r.d.Status = test.now
+			if got := r.hasArrived(); got != test.want {
+				t.Errorf("got %t", got)
+			}
+		})
+	}
+}
+
 func TestPacer(t *testing.T) {
+	web := cache.NewObjectName("a", "web")
 	p := newPacer()
 	for _, step := range []struct {
 		name string
@@ -115,17 +172,17 @@ func TestPacer(t *testing.T) {
 		{"later in the second", 900 * time.Millisecond, 100 * time.Millisecond},
 		{"a clock that was set back", -time.Hour, 0},
 	} {
-		p.wrote("web", now)
-		if got := p.wait("web", now.Add(step.at)); got != step.want {
+		p.wrote(web, now)
+		if got := p.wait(web, now.Add(step.at)); got != step.want {
 			t.Errorf("%s: wait %s, want %s", step.name, got, step.want)
 		}
 	}
-	p.wrote("web", now)
-	if got := p.wait("web", now.Add(time.Second)); got != 0 || len(p.last) != 0 {
+	p.wrote(web, now)
+	if got := p.wait(web, now.Add(time.Second)); got != 0 || len(p.last) != 0 {
 		t.Errorf("after a second: wait %s, %d remembered", got, len(p.last))
 	}
-	p.wrote("web", now)
-	if p.forget("web"); len(p.last) != 0 {
+	p.wrote(web, now)
+	if p.forget(web); len(p.last) != 0 {
 		t.Error("a deleted one is remembered")
 	}
 }

@@ -98,22 +98,24 @@ func (p *pass) createClaim(ctx context.Context, claim *v1.PersistentVolumeClaim,
 	return fmt.Errorf("failed to create PVC %s: %w", claim.Name, err)
 }
 
-// claimsAligned tells whether the claims of pod are owned as the retention
-// policy has it. Those that the cache does not hold are.
-func (p *pass) claimsAligned(pod *v1.Pod, ordinal int) (bool, error) {
+// settleClaims aligns the claims of pod unless all of them are. Those that
+// something else controls are not told of then.
+func (p *pass) settleClaims(ctx context.Context, pod *v1.Pod, ordinal int) error {
 	claims, err := p.claimsOf(ordinal)
 	if err != nil {
-		return false, err
+		return err
 	}
+	scaledAway := !p.ordinals.contain(ordinal)
 	for _, claim := range claims {
-		if !p.retention.aligned(claim, p.set, pod, !p.ordinals.contain(ordinal)) {
-			return false, nil
+		if !p.retention.aligned(claim, p.set, pod, scaledAway) {
+			return p.alignClaims(ctx, pod, ordinal)
 		}
 	}
-	return true, nil
+	return nil
 }
 
-// alignClaims makes the owners of pod's claims those that the retention policy has.
+// alignClaims makes the owners of those of pod's claims that the cache holds
+// the ones that the retention policy has.
 func (p *pass) alignClaims(ctx context.Context, pod *v1.Pod, ordinal int) error {
 	claims, err := p.claimsOf(ordinal)
 	if err != nil {

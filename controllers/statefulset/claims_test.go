@@ -4,12 +4,14 @@ import (
 	"context"
 	"fmt"
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/wheelhouse-project/wheelhouse/test/apiproxy"
 	"github.com/wheelhouse-project/wheelhouse/test/harness"
 )
 
@@ -40,6 +42,34 @@ func TestAcceptance16_ClaimsGoWithWhatOwnsThem(t *testing.T) {
 	c.freePod("web-2")
 	c.waitForPods("web-0")
 	c.waitForOwners("data-web-2", "Pod/web-2")
+}
+
+// Claims of a pod that cannot be created are owned all the same, lest they stay
+// when the set is deleted.
+func TestClaimsOfARefusedPodGoWithTheSet(t *testing.T) {
+	t.Parallel()
+	for _, policy := range []func(*appsv1.StatefulSet){parallel, func(*appsv1.StatefulSet) {}} {
+		c := start(t, harness.Options{})
+		c.Proxy.Answer(func(r apiproxy.Request) bool { return r.Resource == podResource && r.Verb == "create" }, 422, 0)
+		c.create(newSet("web", 1, retention(retain, deleteToo), policy))
+		c.waitForOwners("data-web-0", "StatefulSet/web")
+	}
+}
+
+// Each claim of a parallel set gets its owner with one request, although the
+// cache does not show that at once.
+func TestClaimsGetTheirOwnersOnce(t *testing.T) {
+	t.Parallel()
+	c := start(t, harness.Options{})
+	c.Proxy.DelayWatches(claimResource, time.Second)
+	c.create(newSet("web", 5, parallel, retention(retain, deleteToo)))
+	for i := range 5 {
+		c.waitForOwners(fmt.Sprint("data-web-", i), "StatefulSet/web")
+	}
+	updates := c.Proxy.Requests(func(r apiproxy.Request) bool { return r.Resource == claimResource && r.Verb == "update" })
+	if len(updates) != 5 {
+		t.Errorf("%d updates of claims: %v", len(updates), updates)
+	}
 }
 
 func TestAcceptance17_RetentionPolicies(t *testing.T) {

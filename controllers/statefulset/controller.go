@@ -154,7 +154,7 @@ func New(env controller.Env, _ *schema.StatefulSetController) (*controller.Contr
 	return &controller.Controller{}, nil
 }
 
-// selectorOf is the set's selector; one without requirements selects nothing here.
+// selectorOf is the set's selector. The API server refuses one that is empty.
 func selectorOf(set *appsv1.StatefulSet) (labels.Selector, error) {
 	return metav1.LabelSelectorAsSelector(set.Spec.Selector)
 }

@@ -46,6 +46,9 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 	if m.staleSkips, err = telemetry.Register(r, m.staleSkips); err != nil {
 		return nil, fmt.Errorf("register metric: %w", err)
 	}
+	// Sets of an earlier life of the controller may be gone by now.
+	m.maxUnavailable.Reset()
+	m.unavailable.Reset()
 	return m, nil
 }
 
@@ -63,7 +66,8 @@ func (m *metrics) setUnavailable(set *appsv1.StatefulSet, pods int) {
 
 // forget removes the series of a set that is gone.
 func (m *metrics) forget(key work.ObjectName) {
-	of := prometheus.Labels{"statefulset_namespace": key.Namespace, "statefulset_name": key.Name}
-	m.maxUnavailable.DeletePartialMatch(of)
-	m.unavailable.DeletePartialMatch(of)
+	for _, policy := range []appsv1.PodManagementPolicyType{appsv1.OrderedReadyPodManagement, appsv1.ParallelPodManagement} {
+		m.maxUnavailable.DeleteLabelValues(key.Namespace, key.Name, string(policy))
+		m.unavailable.DeleteLabelValues(key.Namespace, key.Name, string(policy))
+	}
 }

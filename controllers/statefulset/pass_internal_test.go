@@ -75,6 +75,8 @@ func testPod(ordinal int, words string) *v1.Pod {
 			pod.DeletionTimestamp = ptr.To(metav1.NewTime(now))
 		case "pending":
 			pod.Status.Phase = v1.PodPending
+		case "failed":
+			pod.Status.Phase = v1.PodFailed
 		default:
 			panic("unknown word " + word)
 		}
@@ -131,6 +133,9 @@ func TestNextToReplace(t *testing.T) {
 			pods:    []string{"0: new", "1: new", "2:", "3: ready"}, want: "web-2"},
 		{name: "parallel, a missing one uses the budget", size: 3, changes: []func(*appsv1.StatefulSet){inParallel},
 			pods: []string{"0: ready", "2: ready"}},
+		{name: "parallel, finished ones are deleted already", size: 4,
+			changes: []func(*appsv1.StatefulSet){inParallel, rolling(intstr.FromInt32(3), 0)},
+			pods:    []string{"0: ready", "1: ready", "2: failed", "3: failed ready"}, want: "web-1 web-0"},
 		{name: "ordered, terminating ones are not deleted again", size: 3, changes: []func(*appsv1.StatefulSet){rolling(intstr.FromInt32(2), 0)},
 			pods: []string{"0: ready", "1: ready", "2: ready terminating"}, want: "web-1"},
 		{name: "not long enough ready", size: 2, changes: []func(*appsv1.StatefulSet){
@@ -360,6 +365,7 @@ func TestMetricsAreForgotten(t *testing.T) {
 		t.Fatal(err)
 	}
 	set := testSet(1)
+	inParallel(set)
 	m.setMaxUnavailable(set, 1)
 	m.setUnavailable(set, 1)
 	series := func() int {
@@ -379,5 +385,14 @@ func TestMetricsAreForgotten(t *testing.T) {
 	m.forget(testKey)
 	if got := series(); got != 0 {
 		t.Errorf("%d series are left", got)
+	}
+	// Nor are those of sets that go while the controller is stopped.
+	m.setMaxUnavailable(set, 1)
+	m.setUnavailable(set, 1)
+	if _, err := newMetrics(registry); err != nil {
+		t.Fatal(err)
+	}
+	if got := series(); got != 0 {
+		t.Errorf("%d series are left after a restart", got)
 	}
 }

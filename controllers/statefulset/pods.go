@@ -2,6 +2,7 @@ package statefulset
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	v1 "k8s.io/api/core/v1"
@@ -25,6 +26,16 @@ func (p *pass) createPod(ctx context.Context, ordinal int) error {
 		p.failed(ctx, failedCreate, "Create", nameOf(p.set.Name, ordinal), err)
 		return err
 	}
+	err = p.createWithClaims(ctx, pod, ordinal)
+	// Claims get their owners even if the pod is refused: when the set is
+	// deleted before there is a pod, nothing else lets them go.
+	if alignErr := p.alignClaims(ctx, pod, ordinal); alignErr != nil {
+		err = errors.Join(err, p.updateFailed(ctx, pod, alignErr))
+	}
+	return err
+}
+
+func (p *pass) createWithClaims(ctx context.Context, pod *v1.Pod, ordinal int) error {
 	if err := p.createClaims(ctx, ordinal); err != nil {
 		p.failed(ctx, failedCreate, "Create", pod.Name, err)
 		return err
@@ -38,45 +49,35 @@ func (p *pass) createPod(ctx context.Context, ordinal int) error {
 		return fmt.Errorf("create pod %s: %w", pod.Name, err)
 	}
 	p.done(successfulCreate, "Create", created)
-	if err := p.alignClaims(ctx, created, ordinal); err != nil {
-		p.failed(ctx, failedUpdate, "Update", created.Name, err)
-		return err
-	}
 	return nil
 }
 
-// updatePod gives a pod what it lacks of its identity, its claims their owners,
-// and nothing to one that lacks nothing.
+// updatePod gives a pod what it lacks of its identity and its storage, and
+// nothing to one that lacks nothing.
 func (p *pass) updatePod(ctx context.Context, pod *v1.Pod, ordinal int) error {
-	aligned, err := p.claimsAligned(pod, ordinal)
-	if err != nil {
-		p.logger.Error("Cannot look up the claims of a pod, its retention policy is put off", "pod", pod.Name, "err", err)
-		aligned = true
-	}
 	stored := hasStorage(p.set, pod, ordinal)
-	if !aligned {
-		err = p.alignClaims(ctx, pod, ordinal)
-	}
-	if !stored && err == nil {
-		err = p.createClaims(ctx, ordinal)
-	}
-	if err == nil && (!stored || !hasIdentity(pod)) {
-		changed := pod.DeepCopy()
-		setIdentity(changed, ordinal)
-		if !stored {
-			setStorage(p.set, changed, ordinal)
-		}
-		_, err = p.client.CoreV1().Pods(pod.Namespace).Update(ctx, changed, metav1.UpdateOptions{})
-		if err == nil {
-			p.done(successfulUpdate, "Update", pod)
-			return nil
-		}
-		p.unsure.Note(p.key, err)
-	}
-	if err == nil {
+	if stored && hasIdentity(pod) {
 		return nil
 	}
-	if !apierrors.IsConflict(err) { // a conflict is the cache's lag, which ends by itself
+	changed := pod.DeepCopy()
+	setIdentity(changed, ordinal)
+	if !stored {
+		if err := p.createClaims(ctx, ordinal); err != nil {
+			return p.updateFailed(ctx, pod, err)
+		}
+		setStorage(p.set, changed, ordinal)
+	}
+	if _, err := p.client.CoreV1().Pods(pod.Namespace).Update(ctx, changed, metav1.UpdateOptions{}); err != nil {
+		p.unsure.Note(p.key, err)
+		return p.updateFailed(ctx, pod, err)
+	}
+	p.done(successfulUpdate, "Update", pod)
+	return nil
+}
+
+// updateFailed reports why a pod, or the owners of its claims, were not updated.
+func (p *pass) updateFailed(ctx context.Context, pod *v1.Pod, err error) error {
+	if !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) { // the cache's lag, which ends by itself
 		p.failed(ctx, failedUpdate, "Update", pod.Name, err)
 	}
 	return fmt.Errorf("update pod %s: %w", pod.Name, err)

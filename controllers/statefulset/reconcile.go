@@ -132,13 +132,11 @@ func (p *pass) run(ctx context.Context) (work.Result, error) {
 	if p.set.DeletionTimestamp == nil {
 		err = errors.Join(err, p.truncateHistory(ctx))
 	}
-	if err != nil {
-		return work.Result{}, err
-	}
+	// Pods become available by the passing of time, whatever has failed.
 	if next := p.nextCheck(); wait == 0 || next > 0 && next < wait {
 		wait = next
 	}
-	return work.Result{RequeueAfter: wait}, nil
+	return work.Result{RequeueAfter: wait}, err
 }
 
 // act takes the first step that is to be taken.

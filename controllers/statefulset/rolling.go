@@ -7,6 +7,8 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/wheelhouse-project/wheelhouse/controllers/internal/availability"
 )
 
 // roll deletes the pods that a rolling update replaces next.
@@ -32,8 +34,12 @@ func (p *pass) nextToReplace() []*v1.Pod {
 			unavailable++
 		}
 	}
-	// Those of them that the update has yet to come to, from the top.
-	updatable := slices.DeleteFunc(replicas, func(m member) bool { return m.ordinal < partitionOf(p.set) })
+	// Those of them that the update comes to, from the top. Finished ones have
+	// been deleted already, whatever their revision.
+	partition := partitionOf(p.set)
+	updatable := slices.DeleteFunc(replicas, func(m member) bool {
+		return m.ordinal < partition || availability.IsTerminal(m.Pod)
+	})
 	slices.Reverse(updatable)
 	if !p.maxUnavailable {
 		return p.nextOne(updatable)

@@ -87,6 +87,7 @@ func (p *pass) each(ctx context.Context, slots []slot, do step) (stopped bool, e
 // tend brings a slot to a pod that is available and has its identity and claims.
 func (p *pass) tend(ctx context.Context, s slot) (stop bool, err error) {
 	pod := s.pod
+	pending := false
 	switch {
 	case pod == nil:
 		return true, p.createPod(ctx, s.ordinal)
@@ -96,6 +97,7 @@ func (p *pass) tend(ctx context.Context, s slot) (stop bool, err error) {
 		}
 		return true, err
 	case pod.Status.Phase == v1.PodPending && pod.DeletionTimestamp == nil:
+		pending = true
 		if err := p.createClaims(ctx, s.ordinal); err != nil {
 			return true, err
 		}
@@ -106,16 +108,17 @@ func (p *pass) tend(ctx context.Context, s slot) (stop bool, err error) {
 	if isMonotonic(p.set) && (pod.DeletionTimestamp != nil || !isReady(pod) || !p.isAvailable(pod)) {
 		return true, nil
 	}
+	if !pending { // its claims have been seen to, and the cache does not show that yet
+		if err := p.settleClaims(ctx, pod, s.ordinal); err != nil {
+			return false, p.updateFailed(ctx, pod, err)
+		}
+	}
 	return false, p.updatePod(ctx, pod, s.ordinal)
 }
 
 // release makes the claims of a condemned pod go with it, or stay, as the retention policy has it.
 func (p *pass) release(ctx context.Context, s slot) (stop bool, err error) {
-	aligned, err := p.claimsAligned(s.pod, s.ordinal)
-	if err != nil || aligned {
-		return false, err
-	}
-	return false, p.alignClaims(ctx, s.pod, s.ordinal)
+	return false, p.settleClaims(ctx, s.pod, s.ordinal)
 }
 
 // remove deletes a condemned pod. In an ordered set that waits for the ones

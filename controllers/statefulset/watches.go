@@ -20,10 +20,16 @@ func (c *statefulSetController) setHandler() cache.ResourceEventHandler {
 				c.queue.AddEvent(cache.MetaObjectToName(set), isInInitialList)
 			}
 		},
-		UpdateFunc: func(_, obj any) {
-			if set, ok := obj.(*appsv1.StatefulSet); ok {
-				c.enqueue(set)
+		UpdateFunc: func(oldObj, newObj any) {
+			before, ok := oldObj.(*appsv1.StatefulSet)
+			after, ok2 := newObj.(*appsv1.StatefulSet)
+			if !ok || !ok2 {
+				return
 			}
+			if before.UID != after.UID {
+				c.metrics.forget(cache.MetaObjectToName(before))
+			}
+			c.enqueue(after)
 		},
 		DeleteFunc: func(obj any) {
 			if set, ok := ownerevents.Deleted[*appsv1.StatefulSet](obj); ok {

@@ -113,6 +113,25 @@ func TestRunCallsABatchAtOnce(t *testing.T) {
 	})
 }
 
+func TestRunCallsNoMoreThanItMayAtOnce(t *testing.T) {
+	var running, most atomic.Int64
+	synctest.Test(t, func(t *testing.T) {
+		if _, err := slowstart.Run(t.Context(), 3000, func(context.Context, int) error {
+			now := running.Add(1)
+			for before := most.Load(); now > before && !most.CompareAndSwap(before, now); before = most.Load() {
+			}
+			time.Sleep(time.Second)
+			running.Add(-1)
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if most.Load() != 500 {
+		t.Errorf("%d calls at once, want 500", most.Load())
+	}
+}
+
 func TestRunStopsBetweenBatches(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

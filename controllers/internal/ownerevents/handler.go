@@ -15,7 +15,7 @@ import (
 )
 
 // Handler is the event handler of dependants of type D for owners of type O.
-// All fields but Changed are required.
+// All fields but Selector and Changed are required.
 //
 // The controlling owner hears of each event, a former one of the loss. Of an
 // orphan hear the owners that may adopt it, when it appears and when its labels
@@ -24,8 +24,10 @@ import (
 type Handler[D, O metav1.Object] struct {
 	// Kind of the owners.
 	Kind string
-	// Owners is the store of the owners, indexed by ownerindex.Selectors(Selector).
-	Owners   cache.Indexer
+	// Owners is the store of the owners, indexed by ownerindex.Selectors(Selector)
+	// if there is a Selector.
+	Owners cache.Indexer
+	// Selector of the orphans that an owner adopts. Default: nil, orphans concern nobody.
 	Selector func(O) (labels.Selector, error)
 	// Enqueue is called with each owner to be reconciled.
 	Enqueue func(O)
@@ -108,8 +110,8 @@ func (h *Handler[D, O]) enqueue(owner ownerindex.Owner) {
 }
 
 func (h *Handler[D, O]) enqueueMatching(orphan D) {
-	if orphan.GetDeletionTimestamp() != nil {
-		return // nobody adopts it any more
+	if h.Selector == nil || orphan.GetDeletionTimestamp() != nil {
+		return // nobody adopts it
 	}
 	matching, err := ownerindex.Matching(h.Owners, h.Selector, metav1.Object(orphan))
 	if err != nil {

@@ -114,3 +114,28 @@ func TestHandler(t *testing.T) {
 		})
 	}
 }
+
+// Without a selector, orphans concern nobody, and no index is needed.
+func TestHandlerWithoutSelector(t *testing.T) {
+	owners := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
+	if err := owners.Add(replicaSet("web", "web")); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	var log bytes.Buffer
+	h := &ownerevents.Handler[*v1.Pod, *appsv1.ReplicaSet]{
+		Kind:    "ReplicaSet",
+		Owners:  owners,
+		Enqueue: func(rs *appsv1.ReplicaSet) { got = append(got, rs.Name) },
+		Logger:  slog.New(slog.NewTextHandler(&log, nil)),
+	}
+	h.OnAdd(pod("1"), false)
+	h.OnUpdate(pod("1"), pod("2", app("db")))
+	if len(got) > 0 || log.Len() > 0 {
+		t.Errorf("owners %v, log %q", got, log.String())
+	}
+	h.OnUpdate(pod("2", ownedBy("web")), pod("3"))
+	if !slices.Equal(got, []string{"web"}) {
+		t.Errorf("owners %v, want web", got)
+	}
+}

@@ -65,23 +65,39 @@ func raiseLastSuccess(cronJob *batchv1.CronJob, job *batchv1.Job) {
 	}
 }
 
-// dropMissing takes Jobs that are gone off the active ones. The cache of Jobs
-// may be late, so that the API server is asked.
+// dropMissing takes Jobs that are gone off the active ones, and whatever else
+// the CronJob does not control: with the policy Replace the active ones are
+// deleted. The cache of Jobs may be late, so that the API server is asked.
 func (c *cronJobController) dropMissing(ctx context.Context, cronJob *batchv1.CronJob, present map[types.UID]bool) error {
 	for _, ref := range slices.Clone(cronJob.Status.Active) {
 		if present[ref.UID] {
 			continue
 		}
-		job, err := c.client.BatchV1().Jobs(ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
-		switch {
-		case apierrors.IsNotFound(err), err == nil && job.UID != ref.UID:
+		running, err := c.isActive(ctx, cronJob, ref)
+		if err != nil {
+			return err
+		}
+		if !running {
 			c.events.Eventf(cronJob, v1.EventTypeNormal, missingJob, "Active job went missing: %v", ref.Name)
 			unlist(cronJob, ref.UID)
-		case err != nil:
-			return fmt.Errorf("get job %s/%s: %w", ref.Namespace, ref.Name, err)
 		}
 	}
 	return nil
+}
+
+// isActive tells whether ref is a Job of cronJob, by what the API server has.
+func (c *cronJobController) isActive(ctx context.Context, cronJob *batchv1.CronJob, ref v1.ObjectReference) (bool, error) {
+	if ref.Namespace != cronJob.Namespace {
+		return false, nil
+	}
+	job, err := c.client.BatchV1().Jobs(ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("get job %s/%s: %w", ref.Namespace, ref.Name, err)
+	}
+	return job.UID == ref.UID && metav1.IsControlledBy(job, cronJob), nil
 }
 
 // unlisted tells whether a Job that is neither finished nor being deleted is

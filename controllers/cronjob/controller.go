@@ -29,6 +29,11 @@ var (
 	cronJobKind     = batchv1.SchemeGroupVersion.WithKind("CronJob")
 )
 
+// maxRetries is how often a failing CronJob is tried with back-off, about three
+// minutes in all. After that it is tried at the slow pace of the queue, and at
+// its next time.
+const maxRetries = 15
+
 // Descriptor describes cronjob-controller.
 func Descriptor() controller.Descriptor {
 	return controller.Descriptor{
@@ -84,7 +89,7 @@ func New(env controller.Env, _ *schema.CronJobController) (*controller.Controlle
 		clock:    env.Clock,
 		skew:     skew,
 	}
-	c.queue = work.NewQueue(env.Work, work.Options[work.ObjectName]{Name: "cronjob", Reconcile: c.reconcile})
+	c.queue = work.NewQueue(env.Work, work.Options[work.ObjectName]{Name: "cronjob", Reconcile: c.reconcile, MaxRetries: maxRetries})
 	if err := cronJobs.AddEventHandler(c.cronJobHandler()); err != nil {
 		return nil, fmt.Errorf("watch cronjobs: %w", err)
 	}

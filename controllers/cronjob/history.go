@@ -8,6 +8,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 
 	"github.com/wheelhouse-project/wheelhouse/controllers/internal/jobs"
+	"github.com/wheelhouse-project/wheelhouse/controllers/internal/podcontrol"
 )
 
 // deleteHistory deletes the finished Jobs beyond the limits, the oldest first.
@@ -36,6 +37,9 @@ func (c *cronJobController) deleteHistory(ctx context.Context, cronJob *batchv1.
 				continue
 			}
 			if err := c.deleteJob(ctx, cronJob, job); err != nil {
+				if podcontrol.GivenUp(ctx, err) {
+					return
+				}
 				c.logger.Error("Cannot delete an old job", "job", job.Name, "namespace", job.Namespace, "err", err)
 			}
 		}

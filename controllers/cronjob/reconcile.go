@@ -47,10 +47,6 @@ func (c *cronJobController) reconcile(ctx context.Context, key work.ObjectName) 
 			err = errors.Join(err, fmt.Errorf("update status of cronjob %s: %w", key, writeErr))
 		}
 	}
-	if err != nil && wait > 0 {
-		// However often it has failed, the next time is not slept through.
-		c.queue.AddAfter(key, wait)
-	}
 	return work.Result{RequeueAfter: wait}, err
 }
 
@@ -87,21 +83,22 @@ func (c *cronJobController) lookUp(ctx context.Context, key work.ObjectName) (*b
 }
 
 // act does what a CronJob needs, and changes its status. It returns how long to
-// wait for the next time; 0 if none is to be waited for.
+// wait for the next time, also beside an error; 0 if none is to be waited for.
 func (c *cronJobController) act(ctx context.Context, cronJob *batchv1.CronJob, children []*batchv1.Job) (time.Duration, error) {
 	now := c.clock.Now()
 	c.deleteHistory(ctx, cronJob, children)
-	if err := c.follow(ctx, cronJob, children, now); err != nil {
-		return 0, err
-	}
+	err := c.follow(ctx, cronJob, children, now)
 	if cronJob.DeletionTimestamp != nil {
-		return 0, nil
+		return 0, err
 	}
 	times, ok := c.timetable(cronJob)
 	if !ok {
-		return 0, nil // until somebody changes it
+		return 0, err // until somebody changes it
 	}
-	err := c.startDue(ctx, cronJob, times, now)
+	// Who does not know which Jobs run must not start another.
+	if err == nil {
+		err = c.startDue(ctx, cronJob, times, now)
+	}
 	return c.untilNext(times, since(cronJob), now), err
 }
 

@@ -374,6 +374,66 @@ func TestFailureComesBackAtTheNextTime(t *testing.T) {
 	})
 }
 
+// While it cannot be told which Jobs run none is started, and the next time is
+// not slept through.
+func TestUnknownActiveJobsStartNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cronJob := scheduled("* * * * *", "UTC", time.Now())
+		cronJob.Status.Active = []v1.ObjectReference{{Namespace: "a", Name: "running", UID: "running"}}
+		b := newBench(t, cronJob)
+		time.Sleep(61 * time.Second)
+		down := errors.New("down")
+		b.client.PrependReactor("get", "jobs", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, down })
+		result, err := b.run()
+		if !errors.Is(err, down) || result.RequeueAfter != 59*time.Second+padding {
+			t.Errorf("got %v, %v; want the failure and the next minute", result, err)
+		}
+		if status := b.stored().Status; status.LastScheduleTime != nil || len(status.Active) != 1 {
+			t.Errorf("status %+v", status)
+		}
+	})
+}
+
+// What a status lists without the CronJob being its controller is neither
+// waited for nor deleted.
+func TestForeignActiveEntriesAreDropped(t *testing.T) {
+	for _, policy := range []batchv1.ConcurrencyPolicy{batchv1.ForbidConcurrent, batchv1.ReplaceConcurrent} {
+		t.Run(string(policy), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				cronJob := scheduled("* * * * *", "UTC", time.Now())
+				cronJob.Spec.ConcurrencyPolicy = policy
+				b := newBench(t, cronJob)
+				for _, namespace := range []string{"a", "elsewhere"} {
+					job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "theirs", UID: types.UID(namespace)}}
+					if err := b.client.Tracker().Add(job); err != nil {
+						t.Fatal(err)
+					}
+					cronJob.Status.Active = append(cronJob.Status.Active, v1.ObjectReference{Namespace: namespace, Name: job.Name, UID: job.UID})
+				}
+				if _, err := b.client.BatchV1().CronJobs("a").UpdateStatus(t.Context(), cronJob, metav1.UpdateOptions{}); err != nil {
+					t.Fatal(err)
+				}
+				b.sync()
+				time.Sleep(61 * time.Second)
+				b.client.ClearActions()
+				b.mustRun()
+				if active := b.stored().Status.Active; len(active) != 1 || active[0].Name == "theirs" {
+					t.Errorf("active %v", active)
+				}
+				for _, action := range b.client.Actions() {
+					if action.GetVerb() == "delete" || action.GetVerb() == "get" && action.GetNamespace() == "elsewhere" {
+						t.Errorf("%s in %s", action.GetVerb(), action.GetNamespace())
+					}
+				}
+				want := []string{"Normal MissingJob Active job went missing: theirs", "Normal MissingJob Active job went missing: theirs"}
+				if events := b.told(); len(events) != 3 || !slices.Equal(events[:2], want) {
+					t.Errorf("events %q", events)
+				}
+			})
+		})
+	}
+}
+
 // What has been done before a failure is in the status.
 func TestStatusTellsWhatWasDoneBeforeAFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -8,7 +8,6 @@ import (
 
 	"github.com/wheelhouse-project/wheelhouse/controllers/internal/jobs"
 	"github.com/wheelhouse-project/wheelhouse/controllers/internal/ownerevents"
-	"github.com/wheelhouse-project/wheelhouse/controllers/internal/ownerindex"
 )
 
 // cronJobHandler adds every CronJob that something happens to.
@@ -55,45 +54,14 @@ func (c *cronJobController) updated(before, after *batchv1.CronJob) {
 	c.queue.AddAfter(key, c.untilNext(times, since(after), c.clock.Now()))
 }
 
-// jobHandler adds the CronJobs whose Jobs something happens to. The initial
-// list is left out: all CronJobs are reconciled at a start anyhow.
+// jobHandler adds the CronJobs whose Jobs something happens to.
 func (c *cronJobController) jobHandler() cache.ResourceEventHandler {
-	return cache.ResourceEventHandlerDetailedFuncs{
-		AddFunc: func(obj any, isInInitialList bool) {
-			if job, ok := obj.(*batchv1.Job); ok && !isInInitialList {
-				c.enqueueController(job)
-			}
-		},
-		UpdateFunc: func(oldObj, newObj any) {
-			before, ok := oldObj.(*batchv1.Job)
-			after, ok2 := newObj.(*batchv1.Job)
-			if !ok || !ok2 || before.ResourceVersion == after.ResourceVersion {
-				return
-			}
-			former, _ := ownerindex.ControllerOf(before)
-			present, _ := ownerindex.ControllerOf(after)
-			if former != present {
-				c.enqueueController(before)
-			}
-			if former != present || jobChanged(before, after) {
-				c.enqueueController(after)
-			}
-		},
-		DeleteFunc: func(obj any) {
-			if job, ok := ownerevents.Deleted[*batchv1.Job](obj); ok {
-				c.enqueueController(job)
-			}
-		},
-	}
-}
-
-func (c *cronJobController) enqueueController(job *batchv1.Job) {
-	owner, ok := ownerindex.ControllerOf(job)
-	if !ok {
-		return
-	}
-	if cronJob, ok := ownerindex.Resolve[*batchv1.CronJob](c.cronJobs, cronJobKind.Kind, owner); ok {
-		c.queue.Add(cache.MetaObjectToName(cronJob))
+	return &ownerevents.Handler[*batchv1.Job, *batchv1.CronJob]{
+		Kind:    cronJobKind.Kind,
+		Owners:  c.cronJobs,
+		Enqueue: func(cronJob *batchv1.CronJob) { c.queue.Add(cache.MetaObjectToName(cronJob)) },
+		Changed: jobChanged,
+		Logger:  c.logger,
 	}
 }
 

@@ -110,10 +110,11 @@ func (r *rollout) run(ctx context.Context) error {
 	}
 }
 
-// selectsAll tells whether the selector is there but empty. The API server
+// selectsAll tells whether the selector is missing or empty. The API server
 // refuses that today.
 func selectsAll(d *appsv1.Deployment) bool {
-	return d.Spec.Selector != nil && len(d.Spec.Selector.MatchLabels) == 0 && len(d.Spec.Selector.MatchExpressions) == 0
+	selector := d.Spec.Selector
+	return selector == nil || len(selector.MatchLabels) == 0 && len(selector.MatchExpressions) == 0
 }
 
 func (r *rollout) refuseSelectingAll(ctx context.Context) error {

@@ -141,3 +141,33 @@ func TestEqualTemplates(t *testing.T) {
 		t.Error("the comparison took the label away")
 	}
 }
+
+// A Deployment without a selector, which the API server does not store any
+// more, is told of, and nothing else is done.
+func TestRun_RefusesSelectingAll(t *testing.T) {
+	for name, selector := range map[string]*metav1.LabelSelector{"missing": nil, "empty": {}} {
+		t.Run(name, func(t *testing.T) {
+			d := rolling(3, "1", "1")
+			d.Spec.Selector = selector
+			r := newRollout(d)
+			if err := r.client.(*fake.Clientset).Tracker().Add(d); err != nil {
+				t.Fatal(err)
+			}
+			if err := r.run(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			want := "Warning SelectingAll This deployment is selecting all pods. A non-empty selector is required."
+			if got := <-r.events.(*record.FakeRecorder).Events; got != want {
+				t.Errorf("event %q", got)
+			}
+			if got := r.stored.Status; got.ObservedGeneration != 2 || len(got.Conditions) > 0 {
+				t.Errorf("status %+v", got)
+			}
+			for _, action := range r.client.(*fake.Clientset).Actions() {
+				if !action.Matches("update", "deployments/status") {
+					t.Errorf("request %v", action)
+				}
+			}
+		})
+	}
+}

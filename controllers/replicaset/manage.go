@@ -2,10 +2,12 @@ package replicaset
 
 import (
 	"context"
+	"errors"
 	"sync"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/wheelhouse-project/wheelhouse/controllers/internal/availability"
 	"github.com/wheelhouse-project/wheelhouse/controllers/internal/deletionorder"
@@ -50,6 +52,11 @@ func (e *engine[T]) manage(ctx context.Context, key work.ObjectName, object T, a
 func (e *engine[T]) create(ctx context.Context, key work.ObjectName, object T, template *v1.PodTemplateSpec, count int) (int, error) {
 	if e.notes.isDoomed(key, object.GetUID()) {
 		return 0, nil
+	}
+	// Its pods would be released at once, and made again without end. The API
+	// server stores no such object, but may have got one with a restored store.
+	if selector, err := e.kind.Selector(object); err != nil || !selector.Matches(labels.Set(template.Labels)) {
+		return 0, errors.Join(errors.New("unable to create pods, selector does not match the labels of the template"), err)
 	}
 	pod, err := podcontrol.FromTemplate(template, object, metav1.NewControllerRef(object, e.kind.GroupVersionKind()))
 	if err != nil {

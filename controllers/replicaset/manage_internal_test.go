@@ -46,6 +46,7 @@ func TestManage_TakesPartsOfALargeDifference(t *testing.T) {
 				ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "web", UID: "web"},
 				Spec: appsv1.ReplicaSetSpec{
 					Replicas: ptr.To(int32(test.wanted)),
+					Selector: &metav1.LabelSelector{MatchLabels: labels},
 					Template: v1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}},
 				},
 			}
@@ -64,6 +65,33 @@ func TestManage_TakesPartsOfALargeDifference(t *testing.T) {
 			}
 			if made.err != nil || made.changed != test.changed || requests != test.changed || len(api.Actions()) != requests {
 				t.Errorf("%d changed, %d of %d requests to %s: %v", made.changed, requests, len(api.Actions()), test.verb, made.err)
+			}
+		})
+	}
+}
+
+// Pods that their own owner would release are not made.
+func TestCreate_RefusesPodsThatDoNotMatch(t *testing.T) {
+	for name, selector := range map[string]*metav1.LabelSelector{
+		"no selector":      nil,
+		"another label":    {MatchLabels: map[string]string{"app": "db"}},
+		"invalid selector": {MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "app", Operator: "x"}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			api := &fake.Clientset{}
+			e := testEngine(false)
+			e.control = podcontrol.Control{Client: api, Events: &record.FakeRecorder{}}
+			rs := &appsv1.ReplicaSet{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "web", UID: "web"},
+				Spec: appsv1.ReplicaSetSpec{
+					Replicas: ptr.To[int32](3),
+					Selector: selector,
+					Template: v1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "web"}}},
+				},
+			}
+			made := e.manage(t.Context(), web, rs, nil)
+			if made.err == nil || made.reason != podcontrol.FailedCreate || len(api.Actions()) > 0 {
+				t.Errorf("error %v for reason %s, requests %v", made.err, made.reason, api.Actions())
 			}
 		})
 	}

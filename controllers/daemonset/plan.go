@@ -6,6 +6,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/wheelhouse-project/wheelhouse/controllers/internal/availability"
+	"github.com/wheelhouse-project/wheelhouse/controllers/internal/podcontrol"
 )
 
 // plan is what a reconcile is to do.
@@ -13,7 +14,7 @@ type plan struct {
 	// creations are the nodes that get a pod each.
 	creations []string
 	removals  []removal
-	// retryAfter is when a failed pod that is left alone for now may go; 0 if there is none.
+	// retryAfter is when a pod that is left alone for now may have to go; 0 if there is none.
 	retryAfter time.Duration
 }
 
@@ -55,6 +56,7 @@ func (p *planner) settle(surges bool) plan {
 	var made plan
 	for i := range p.nodes {
 		node := &p.nodes[i]
+		p.repeatDeletions(node, &made)
 		switch {
 		case len(node.pods) == 0:
 			if node.run {
@@ -70,6 +72,20 @@ func (p *planner) settle(surges bool) plan {
 		made.remove(targetNode(pod), pod)
 	}
 	return made
+}
+
+// repeatDeletions of pods that would keep the place of another one for ever.
+func (p *planner) repeatDeletions(node *surveyed, made *plan) {
+	for _, pod := range node.pods {
+		if pod.DeletionTimestamp == nil {
+			continue
+		}
+		stuck, checkIn := podcontrol.DeletionStuck(pod, p.now)
+		if stuck {
+			made.remove(node.name, pod)
+		}
+		made.retryAfter = sooner(made.retryAfter, checkIn)
+	}
 }
 
 // settleNode plans for a node that has pods and may keep them.

@@ -20,7 +20,8 @@ var planNow = time.Unix(10000, 0)
 
 // described makes the pods of a node. Each word is a pod, named by the node and
 // the word's place: old or new, then any of ready, available, failed,
-// succeeded, going (being deleted) and bound, joined by dashes.
+// succeeded, going (being deleted), stuck (going for long, for nobody to finish)
+// and bound, joined by dashes.
 func described(node, words string) []*v1.Pod {
 	var pods []*v1.Pod
 	for i, word := range strings.Fields(words) {
@@ -46,6 +47,8 @@ func described(node, words string) []*v1.Pod {
 				pod.Status.Phase = v1.PodSucceeded
 			case "going":
 				pod.DeletionTimestamp = &metav1.Time{Time: planNow}
+			case "stuck":
+				pod.DeletionTimestamp = &metav1.Time{Time: planNow.Add(-time.Hour)}
 			case "bound":
 				pod.Spec.NodeName = node
 			default:
@@ -102,6 +105,13 @@ func (p plan) inWords() string {
 	return strings.Join(words, " ")
 }
 
+func TestSettleLooksAgainAfterDeletions(t *testing.T) {
+	t.Parallel()
+	if made := plannerOf("a run: old-going", "b run: new").settle(false); !made.isEmpty() || made.retryAfter != 5*time.Second {
+		t.Errorf("plan %q, again after %s", made.inWords(), made.retryAfter)
+	}
+}
+
 func TestSettle(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -118,6 +128,10 @@ func TestSettle(t *testing.T) {
 		{"a pod that goes", "a run: old-going", "", "+a"},
 		{"a pod that goes where one may only stay", "a stay: old-going", "", ""},
 		{"a pod that goes, one that is there", "a run: old-going new", "", ""},
+		{"a pod whose deletion was cut off", "a run: old-available-stuck", "-a0", "+a -a0"},
+		{"a pod whose deletion was cut off, one that is there", "a run: old-stuck new", "-a0", "-a0"},
+		{"a pod whose deletion was cut off where none may be", "a no: old-stuck", "-a0", "-a0"},
+		{"a pod that its kubelet ends", "a run: old-stuck-bound", "", "+a"},
 		{"two pods", "a run: new new", "-a1", "-a1"},
 		{"the bound one of two", "a run: new new-bound", "-a0", "-a0"},
 		{"old and new", "a run: old-ready new", "-a1", ""},

@@ -99,7 +99,7 @@ func (c *daemonSetController) finish(
 
 // act carries out what is to be done next: pods that are missing or too many
 // come first, a roll-out goes on when there are none. It returns when a pod
-// that is left alone for now may go, 0 if there is none.
+// that is left alone for now may have to go, 0 if there is none.
 func (c *daemonSetController) act(
 	ctx context.Context, key work.ObjectName, ds *appsv1.DaemonSet, p *planner,
 ) (outcome, time.Duration) {

@@ -5,14 +5,18 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/wheelhouse-project/wheelhouse/controllers/daemonset"
+	"github.com/wheelhouse-project/wheelhouse/controllers/internal/podcensus"
 	"github.com/wheelhouse-project/wheelhouse/test/apiproxy"
 	"github.com/wheelhouse-project/wheelhouse/test/controlplane"
 	"github.com/wheelhouse-project/wheelhouse/test/harness"
@@ -159,12 +163,7 @@ func TestAcceptance22_StopsWhileManyPodsAreMadeAndRolledOut(t *testing.T) {
 			})
 			s.reset()
 			c.change("agent", image("2"))
-			harness.Eventually(t, minutes, "a part of the roll-out", func(context.Context) error {
-				if got := s.created("agent"); got < nodes+nodes/4 {
-					return fmt.Errorf("%d created", got)
-				}
-				return nil
-			})
+			c.waitForStatus("agent", status{nodes, nodes, 0, nodes, nodes, nodes})
 			stop()
 			c.waitForStatus("agent", status{nodes, nodes, 0, nodes, nodes, nodes})
 			if err := s.has("agent", nodes); err != nil || s.fewest("agent") < nodes*8/10 {
@@ -176,6 +175,61 @@ func TestAcceptance22_StopsWhileManyPodsAreMadeAndRolledOut(t *testing.T) {
 				t.Errorf("%d pods created, %d on a node", s.created("agent"), s.mostOnNode("agent"))
 			}
 		})
+	}
+}
+
+// Deletions that are cut off are finished, at whatever point that happens. The
+// API server may have marked a pod then without having removed it.
+func TestDeletionsThatAreCutOffAreFinished(t *testing.T) {
+	t.Parallel()
+	const nodes = 24
+	c := start(t, nodes)
+	c.keepReady()
+	c.create(newDaemonSet("agent", rolling("20%", "0")))
+	c.waitForStatus("agent", status{nodes, nodes, 0, nodes, nodes, nodes})
+	// A pod that is marked for long, and goes all the same.
+	var finished atomic.Int64
+	marked := map[types.UID]time.Time{}
+	podcensus.Follow(t, c.client, c.ns, func(event watch.EventType, pod *v1.Pod) {
+		since, known := marked[pod.UID]
+		switch {
+		case event != watch.Deleted && pod.DeletionTimestamp != nil && !known:
+			marked[pod.UID] = time.Now()
+		case event == watch.Deleted && known && time.Since(since) > 2*time.Second:
+			finished.Add(1)
+		}
+	})
+	began := make(chan struct{}, 1)
+	c.Proxy.Before(func(r apiproxy.Request) {
+		if r.Verb == "delete" && r.Resource == podResource {
+			select {
+			case began <- struct{}{}:
+			default: // one abort is enough
+			}
+		}
+	})
+	var aborts sync.WaitGroup
+	ended := make(chan struct{})
+	aborts.Go(func() {
+		for {
+			select {
+			case <-began:
+				<-time.After(rand.N(25 * time.Millisecond)) // any moment is right
+				c.controller.Abort()
+				c.controller.Start()
+			case <-ended:
+				return
+			}
+		}
+	})
+	for tag := 2; tag < 6 && finished.Load() == 0; tag++ {
+		c.change("agent", image(fmt.Sprint(tag)))
+		c.waitForStatus("agent", status{nodes, nodes, 0, nodes, nodes, nodes})
+	}
+	close(ended)
+	aborts.Wait()
+	if finished.Load() == 0 {
+		t.Error("no deletion was cut off between its two steps")
 	}
 }
 

@@ -34,6 +34,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/yaml"
 
+	"github.com/wheelhouse-project/wheelhouse/controllers"
 	"github.com/wheelhouse-project/wheelhouse/schema"
 	"github.com/wheelhouse-project/wheelhouse/test/controlplane"
 	"github.com/wheelhouse-project/wheelhouse/test/daemon"
@@ -122,6 +123,30 @@ func TestTheExamplesConfigurationsAreValid(t *testing.T) {
 	}
 }
 
+// Beside a kube-controller-manager every controller that this build has must
+// start switched off.
+func TestTheExamplesSwitchOffWhatThisBuildHas(t *testing.T) {
+	for _, file := range []string{exampleConfig(t), filepath.Join(examples, "static-pod", "controller-manager.yaml")} {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var config struct {
+			Controllers map[string]struct {
+				Enabled *bool `json:"enabled"`
+			} `json:"controllers"`
+		}
+		if err := yaml.Unmarshal(text, &config); err != nil {
+			t.Fatal(err)
+		}
+		for _, built := range controllers.All() {
+			if enabled := config.Controllers[built.Name()].Enabled; enabled == nil || *enabled {
+				t.Errorf("%s leaves %s on", file, built.Name())
+			}
+		}
+	}
+}
+
 // The rights of the examples are enough for everything the daemon does, and it
 // asks for no others.
 func TestTheExamplesRightsAreSufficient(t *testing.T) {
@@ -153,10 +178,8 @@ func TestTheExamplesRightsAreSufficient(t *testing.T) {
 		c.Server.TLS.ClientCAFile = "" // as the API server publishes it
 		c.LeaderElection.ResourceName = example.LeaderElection.ResourceName
 	}})
-	for _, name := range []string{
-		"deployment-controller", "replicaset-controller", "serviceaccount-controller", "ttl-after-finished-controller",
-	} {
-		state(t, d, name, "Running")
+	for _, built := range controllers.All() {
+		state(t, d, built.Name(), "Running")
 	}
 	if _, err := client.AppsV1().Deployments(namespace).Create(t.Context(), deployment(namespace, "web", 3), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)

@@ -61,10 +61,11 @@ func Template(data []byte) (*v1.PodTemplateSpec, error) {
 
 // SameTemplate tells whether stored, encoded as the API types encode today, is
 // data. So a revision that was made when they encoded otherwise, such as with
-// "creationTimestamp":null, still stands for its template. False if stored
+// "creationTimestamp":null, still stands for its template; and so does one whose
+// numbers beyond 2^53 kube-controller-manager has rounded. False if stored
 // cannot be decoded.
 func SameTemplate(stored, data []byte) bool {
-	if bytes.Equal(stored, data) {
+	if bytes.Equal(stored, data) || bytes.Equal(stored, rounded(data)) {
 		return true
 	}
 	template, err := Template(stored)
@@ -73,6 +74,21 @@ func SameTemplate(stored, data []byte) bool {
 	}
 	again, err := Data(template)
 	return err == nil && bytes.Equal(again, data)
+}
+
+// rounded returns data with numbers that have gone through 64 bit floats, as in
+// the revisions that kube-controller-manager makes for StatefulSets. Nil if data
+// is no JSON.
+func rounded(data []byte) []byte {
+	var value any
+	if err := json.Unmarshal(data, &value); err != nil {
+		return nil
+	}
+	again, err := json.Marshal(value)
+	if err != nil {
+		return nil
+	}
+	return again
 }
 
 // HashData returns the hash in the name of a StatefulSet's revision: FNV-1 (32

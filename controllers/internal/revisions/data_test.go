@@ -3,6 +3,7 @@ package revisions_test
 import (
 	"bytes"
 	"encoding/json"
+	"math"
 	"strings"
 	"testing"
 
@@ -137,6 +138,27 @@ func TestAcceptance09_OlderEncodingIsTheSameTemplate(t *testing.T) {
 	for _, test := range tests {
 		if got := revisions.SameTemplate([]byte(test.stored), data); got != test.want {
 			t.Errorf("%s: %t", test.name, got)
+		}
+	}
+}
+
+// Graces and tolerations "for ever" are beyond what a float holds exactly.
+func TestRoundedNumbersAreTheSameTemplate(t *testing.T) {
+	t.Parallel()
+	for number, peer := range map[int64]string{
+		1<<53 + 1:     "9007199254740992",
+		1 << 60:       "1152921504606847000",
+		math.MaxInt64: "9223372036854776000",
+	} {
+		changed := template()
+		changed.Spec.TerminationGracePeriodSeconds = &number
+		data := dataOf(t, changed)
+		stored := strings.Replace(known, `Seconds":30`, `Seconds":`+peer, 1)
+		if !revisions.SameTemplate([]byte(stored), data) {
+			t.Errorf("%d is not the same as %s", number, peer)
+		}
+		if revisions.SameTemplate([]byte(known), data) {
+			t.Errorf("%d is the same as 30", number)
 		}
 	}
 }

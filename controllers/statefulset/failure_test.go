@@ -125,6 +125,8 @@ func TestUnreadableRevision(t *testing.T) {
 		return counts(2, 2, 2, 1, 1)(now)
 	})
 	c.deletePod("web-0")
+	c.waitForEvent("web", v1.EventTypeWarning, "FailedCreate",
+		"Create Pod web-0 in StatefulSet web failed error: revision "+set.Status.CurrentRevision+": decode revision data: ")
 	c.stays("web-1")
 	c.change("web", partition(0))
 	c.waitForPod("web-0", func(pod *v1.Pod) string {

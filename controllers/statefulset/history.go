@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	appsv1 "k8s.io/api/apps/v1"
+	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -160,16 +161,16 @@ func (p *pass) namesake(revision *appsv1.ControllerRevision) *appsv1.ControllerR
 	return there
 }
 
-// versionFor returns what the pod with ordinal is made of.
-func (p *pass) versionFor(ordinal int) (version, error) {
+// podFor returns the pod with ordinal as the revision that it is to be of has it.
+func (p *pass) podFor(ordinal int) (*v1.Pod, error) {
 	if p.current.Name == p.update.Name || !comesBack(p.set, ordinal) {
-		return version{name: p.update.Name, template: &p.set.Spec.Template}, nil
+		return newPod(p.set, ordinal, version{name: p.update.Name, template: &p.set.Spec.Template})
 	}
 	template, err := revisions.Template(p.current.Data.Raw)
 	if err != nil {
-		return version{}, fmt.Errorf("revision %s: %w", p.current.Name, err)
+		return nil, fmt.Errorf("revision %s: %w", p.current.Name, err)
 	}
-	return version{name: p.current.Name, template: template}, nil
+	return newPod(p.set, ordinal, version{name: p.current.Name, template: template})
 }
 
 // truncateHistory deletes the oldest revisions that no pod is of, beyond spec.revisionHistoryLimit.

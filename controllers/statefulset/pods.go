@@ -17,11 +17,7 @@ func (p *pass) createPod(ctx context.Context, ordinal int) error {
 	if err != nil || waiting {
 		return err
 	}
-	version, err := p.versionFor(ordinal)
-	if err != nil {
-		return err
-	}
-	pod, err := newPod(p.set, ordinal, version)
+	pod, err := p.podFor(ordinal)
 	if err != nil {
 		p.failed(ctx, failedCreate, "Create", nameOf(p.set.Name, ordinal), err)
 		return err

@@ -10,6 +10,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+
+	"github.com/wheelhouse-project/wheelhouse/controllers/internal/holdback"
 )
 
 // report writes the status if it differs from what is stored. It returns after
@@ -22,7 +24,7 @@ func (p *pass) report(ctx context.Context) (time.Duration, error) {
 		p.held.Written(p.key)
 		return 0, nil
 	}
-	if !urgent(&p.set.Status, &p.status, p.ordinals.count()) {
+	if !urgent(&p.set.Status, &p.status, int32(p.ordinals.count())) {
 		if wait := p.held.Wait(p.key, p.now); wait > 0 {
 			return wait, nil
 		}
@@ -45,17 +47,12 @@ func (p *pass) report(ctx context.Context) (time.Duration, error) {
 // urgent tells whether somebody may wait for the change from before to after,
 // goal being the number of pods that the set asks for. Not urgent is that more
 // pods are ready or available, but not all yet.
-func urgent(before, after *appsv1.StatefulSetStatus, goal int) bool {
+func urgent(before, after *appsv1.StatefulSetStatus, goal int32) bool {
 	onTheWay := *before
 	onTheWay.ReadyReplicas, onTheWay.AvailableReplicas = after.ReadyReplicas, after.AvailableReplicas
 	return !sameStatus(&onTheWay, after) ||
-		turned(before.ReadyReplicas, after.ReadyReplicas, goal) ||
-		turned(before.AvailableReplicas, after.AvailableReplicas, goal)
-}
-
-// turned tells whether a count that should grow to goal has arrived there, or has fallen.
-func turned(before, after int32, goal int) bool {
-	return after < before || after > before && int(after) >= goal
+		holdback.Turned(before.ReadyReplicas, after.ReadyReplicas, goal) ||
+		holdback.Turned(before.AvailableReplicas, after.AvailableReplicas, goal)
 }
 
 func sameStatus(a, b *appsv1.StatefulSetStatus) bool {

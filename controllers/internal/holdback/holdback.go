@@ -42,3 +42,9 @@ func (b *Book) Written(key work.ObjectName) {
 	defer b.mu.Unlock()
 	delete(b.since, key)
 }
+
+// Turned tells whether a count that should grow to goal has arrived there, or
+// has fallen. Somebody may wait for that; other steps may be held back.
+func Turned(before, after, goal int32) bool {
+	return after < before || after > before && after >= goal
+}

@@ -34,3 +34,18 @@ func TestBook(t *testing.T) {
 		t.Errorf("after a write: %s", got)
 	}
 }
+
+func TestTurned(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		before, after, goal int32
+		want                bool
+	}{
+		{2, 2, 5, false}, {2, 4, 5, false}, {2, 5, 5, true}, {2, 6, 5, true}, {5, 5, 5, false}, {5, 4, 5, true}, {2, 1, 5, true},
+		{-3, -1, 0, false}, {-1, 0, 0, true}, {-1, -2, 0, true},
+	} {
+		if got := holdback.Turned(test.before, test.after, test.goal); got != test.want {
+			t.Errorf("from %d to %d of %d: %t", test.before, test.after, test.goal, got)
+		}
+	}
+}

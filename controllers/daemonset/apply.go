@@ -37,7 +37,7 @@ func (c *daemonSetController) apply(
 func (c *daemonSetController) create(
 	ctx context.Context, key work.ObjectName, ds *appsv1.DaemonSet, v version, nodes []string,
 ) (int, error) {
-	if len(nodes) == 0 || c.outcomes.Doomed(key, ds.UID) {
+	if len(nodes) == 0 || c.doomed.Has(key, ds.UID) {
 		return 0, nil
 	}
 	newPod, err := podFor(ds, v)
@@ -46,7 +46,8 @@ func (c *daemonSetController) create(
 	}
 	created, err := slowstart.Run(ctx, len(nodes), func(ctx context.Context, i int) error {
 		_, err := c.control.Create(ctx, ds, newPod(nodes[i]))
-		c.outcomes.Note(key, ds.UID, err)
+		c.unsure.Note(key, err)
+		c.doomed.Note(key, ds.UID, err)
 		return err
 	})
 	if podcontrol.NamespaceTerminating(err) {
@@ -64,7 +65,7 @@ func (c *daemonSetController) remove(
 	for i := range removals {
 		all.Go(func() {
 			errs[i] = c.removeOne(ctx, ds, removals[i])
-			c.outcomes.Note(key, ds.UID, errs[i])
+			c.unsure.Note(key, errs[i])
 		})
 	}
 	all.Wait()

@@ -19,6 +19,7 @@ import (
 	"github.com/wheelhouse-project/wheelhouse/controllers/internal/holdback"
 	"github.com/wheelhouse-project/wheelhouse/controllers/internal/ownerindex"
 	"github.com/wheelhouse-project/wheelhouse/controllers/internal/podcontrol"
+	"github.com/wheelhouse-project/wheelhouse/controllers/internal/unsettled"
 	"github.com/wheelhouse-project/wheelhouse/runtime/controller"
 	"github.com/wheelhouse-project/wheelhouse/runtime/informers"
 	"github.com/wheelhouse-project/wheelhouse/runtime/work"
@@ -72,10 +73,10 @@ type daemonSetController struct {
 	events   record.EventRecorder
 	logger   *slog.Logger
 	clock    clock.WithTicker
-	lease    *informers.Lease
 	metrics  *metrics
 	failures *failures
-	outcomes *podcontrol.Outcomes
+	unsure   *unsettled.Keys
+	doomed   *podcontrol.Doomed
 	held     *holdback.Book
 
 	daemonSets cache.Indexer
@@ -98,9 +99,9 @@ func New(env controller.Env, _ *schema.DaemonSetController) (*controller.Control
 		events:             env.Events,
 		logger:             env.Logger,
 		clock:              env.Clock,
-		lease:              env.Informers,
 		failures:           newFailures(env.Clock),
-		outcomes:           podcontrol.NewOutcomes(),
+		unsure:             unsettled.New(env.Informers.CatchUp, env.Clock),
+		doomed:             podcontrol.NewDoomed(),
 		held:               holdback.NewBook(),
 		changed:            newChangedNodes(),
 		numericTolerations: env.FeatureEnabled(gateNumericTolerations),

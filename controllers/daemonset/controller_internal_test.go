@@ -22,6 +22,7 @@ import (
 	"github.com/wheelhouse-project/wheelhouse/controllers/internal/holdback"
 	"github.com/wheelhouse-project/wheelhouse/controllers/internal/ownerindex"
 	"github.com/wheelhouse-project/wheelhouse/controllers/internal/podcontrol"
+	"github.com/wheelhouse-project/wheelhouse/controllers/internal/unsettled"
 	"github.com/wheelhouse-project/wheelhouse/runtime/work"
 )
 
@@ -84,7 +85,8 @@ func stores(t *testing.T) (c *daemonSetController, reconciled func() []string) {
 	client := fake.NewClientset()
 	c = &daemonSetController{
 		client: client, control: podcontrol.Control{Client: client, Events: recorder}, events: recorder, logger: discard,
-		clock: clock.RealClock{}, failures: newFailures(clock.RealClock{}), outcomes: podcontrol.NewOutcomes(), held: holdback.NewBook(),
+		clock: clock.RealClock{}, failures: newFailures(clock.RealClock{}),
+		unsure: unsettled.New(nil, clock.RealClock{}), doomed: podcontrol.NewDoomed(), held: holdback.NewBook(),
 		daemonSets: store(ownerindex.Selectors(selectorOf)), revisions: store(ownerindex.Controllers()),
 		pods: store(ownerindex.Controllers(), ownerindex.Nodes()), nodes: store(), changed: newChangedNodes(),
 	}

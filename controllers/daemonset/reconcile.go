@@ -22,7 +22,7 @@ import (
 // queue calls it when the caches hold all that the last call wrote.
 func (c *daemonSetController) reconcile(ctx context.Context, key work.ObjectName) (work.Result, error) {
 	// 1. After a request whose outcome is not known, the caches may lack what it did.
-	if err := c.outcomes.Settle(ctx, key, c.catchUp); err != nil {
+	if err := c.unsure.Settle(ctx, key); err != nil {
 		return work.Result{}, err
 	}
 
@@ -32,7 +32,7 @@ func (c *daemonSetController) reconcile(ctx context.Context, key work.ObjectName
 		return work.Result{}, err
 	}
 	if ds == nil {
-		c.outcomes.Forget(key)
+		c.doomed.Forget(key)
 		c.held.Written(key)
 		return work.Result{}, nil // the garbage collector cares for its pods
 	}
@@ -123,10 +123,6 @@ func (c *daemonSetController) act(
 		return outcome{}, settling.retryAfter
 	}
 	return c.apply(ctx, key, ds, p.version, rolling), settling.retryAfter
-}
-
-func (c *daemonSetController) catchUp(ctx context.Context) error {
-	return c.lease.CatchUp(ctx, c.clock.Now())
 }
 
 // claimPods adopts and releases pods, and returns those of ds. The objects must

@@ -3,6 +3,7 @@ package replicaset
 import (
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 
 	v1 "k8s.io/api/core/v1"
 	apischema "k8s.io/apimachinery/pkg/runtime/schema"
@@ -47,10 +48,12 @@ type engine[T Object] struct {
 	clock   clock.PassiveClock
 	logger  *slog.Logger
 	metrics *metrics
-	notes   *notes
+	doomed  *podcontrol.Doomed
 	held    *holdback.Book
 	unsure  *unsettled.Keys
 	queue   *work.Queue[work.ObjectName]
+	// terminatingDropped is set when the API server does not know the field.
+	terminatingDropped atomic.Bool
 }
 
 // NewEngine makes a controller of the objects of kind.
@@ -79,7 +82,7 @@ func NewEngine[T Object](env controller.Env, kind Kind[T], o Options) (*controll
 		control: podcontrol.Control{Client: env.Client, Events: env.Events},
 		clock:   env.Clock,
 		logger:  env.Logger,
-		notes:   newNotes(),
+		doomed:  podcontrol.NewDoomed(),
 		held:    holdback.NewBook(),
 		unsure:  unsettled.New(env.Informers.CatchUp, env.Clock),
 	}

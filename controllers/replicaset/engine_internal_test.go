@@ -30,7 +30,7 @@ func pod(labels map[string]string, ready bool, age time.Duration) *v1.Pod {
 }
 
 func testEngine(countTerminating bool) *engine[*appsv1.ReplicaSet] {
-	return &engine[*appsv1.ReplicaSet]{kind: replicaSets{}, options: Options{CountTerminating: countTerminating}, notes: newNotes()}
+	return &engine[*appsv1.ReplicaSet]{kind: replicaSets{}, options: Options{CountTerminating: countTerminating}}
 }
 
 func TestStatus(t *testing.T) {
@@ -60,7 +60,7 @@ func TestStatus(t *testing.T) {
 		t.Errorf("without the gate: got %+v, want %+v", got, want)
 	}
 	e := testEngine(true)
-	e.notes.terminatingDropped.Store(true)
+	e.terminatingDropped.Store(true)
 	if got := e.status(rs, Status{}, pods, managed{looked: true}, now); !equal(got, want) {
 		t.Errorf("with an API server that drops the count: got %+v, want %+v", got, want)
 	}
@@ -128,18 +128,6 @@ func TestUrgent(t *testing.T) {
 	}
 	if counting.Ready++; urgent(status(func(s *Status) { s.Terminating = nil }), counting) {
 		t.Error("more ready without a count of terminating: urgent")
-	}
-}
-
-func TestNotesAreForgotten(t *testing.T) {
-	n := newNotes()
-	n.doom(web, "1")
-	if !n.isDoomed(web, "1") || n.isDoomed(web, "2") {
-		t.Error("notes were not kept")
-	}
-	n.forget(web)
-	if n.isDoomed(web, "1") {
-		t.Error("not forgotten")
 	}
 }
 

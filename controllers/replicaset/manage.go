@@ -50,7 +50,7 @@ func (e *engine[T]) manage(ctx context.Context, key work.ObjectName, object T, a
 
 // create creates count pods and returns how many it did.
 func (e *engine[T]) create(ctx context.Context, key work.ObjectName, object T, template *v1.PodTemplateSpec, count int) (int, error) {
-	if e.notes.isDoomed(key, object.GetUID()) {
+	if e.doomed.Has(key, object.GetUID()) {
 		return 0, nil
 	}
 	// Its pods would be released at once, and made again without end. The API
@@ -66,10 +66,10 @@ func (e *engine[T]) create(ctx context.Context, key work.ObjectName, object T, t
 		own := *pod // encoding writes to the object for a moment
 		_, err := e.control.Create(ctx, object, &own)
 		e.unsure.Note(key, err)
+		e.doomed.Note(key, object.GetUID(), err)
 		return err
 	})
 	if podcontrol.NamespaceTerminating(err) {
-		e.notes.doom(key, object.GetUID())
 		return created, nil
 	}
 	return created, err

@@ -27,7 +27,7 @@ func (e *engine[T]) reconcile(ctx context.Context, key work.ObjectName) (work.Re
 	// 2. The object is gone: the garbage collector cares for its pods.
 	object, exists, err := e.get(key)
 	if err != nil || !exists {
-		e.notes.forget(key)
+		e.doomed.Forget(key)
 		e.held.Written(key)
 		return work.Result{}, err
 	}

@@ -50,7 +50,7 @@ func (e *engine[T]) report(
 	e.held.Written(key)
 	if status.Terminating != nil && e.kind.Status(answer).Terminating == nil {
 		// An API server without the field. Comparing with it would write for ever.
-		e.notes.terminatingDropped.Store(true)
+		e.terminatingDropped.Store(true)
 	}
 	return 0, nil
 }
@@ -75,7 +75,7 @@ func (e *engine[T]) status(object T, stored Status, pods ownPods, made managed, 
 			}
 		}
 	}
-	if e.options.CountTerminating && !e.notes.terminatingDropped.Load() {
+	if e.options.CountTerminating && !e.terminatingDropped.Load() {
 		status.Terminating = ptr.To(int32(len(pods.terminating)))
 	}
 	return status
@@ -113,14 +113,8 @@ func urgent(before, after Status) bool {
 	onTheWay := before
 	onTheWay.Ready, onTheWay.Available, onTheWay.Terminating = after.Ready, after.Available, after.Terminating
 	return !equal(onTheWay, after) ||
-		turned(before.Ready, after.Ready, after.Replicas) ||
-		turned(before.Available, after.Available, after.Replicas) ||
+		holdback.Turned(before.Ready, after.Ready, after.Replicas) ||
+		holdback.Turned(before.Available, after.Available, after.Replicas) ||
 		(before.Terminating == nil) != (after.Terminating == nil) ||
-		after.Terminating != nil && turned(-*before.Terminating, -*after.Terminating, 0)
-}
-
-// turned tells whether a count that should grow to goal has arrived there, or
-// has fallen.
-func turned(before, after, goal int32) bool {
-	return after < before || after > before && after >= goal
+		after.Terminating != nil && holdback.Turned(-*before.Terminating, -*after.Terminating, 0)
 }

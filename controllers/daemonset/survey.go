@@ -25,15 +25,16 @@ type surveyed struct {
 	pods []*v1.Pod
 }
 
-// newSurvey judges nodes, which are all that exist, in any order, and divides pods among them.
+// newSurvey judges nodes, which are all that exist, in any order, and divides pods among
+// them. It sorts nodes; pods must not be changed as long as the survey is used.
 func newSurvey(nodes []*v1.Node, of func(*v1.Node) eligibility, pods []*v1.Pod) survey {
 	left := byNode(pods)
 	s := survey{nodes: make([]surveyed, 0, len(nodes))}
+	slices.SortFunc(nodes, func(a, b *v1.Node) int { return cmp.Compare(a.Name, b.Name) })
 	for _, node := range nodes {
 		s.nodes = append(s.nodes, surveyed{name: node.Name, eligibility: of(node), pods: left[node.Name]})
 		delete(left, node.Name)
 	}
-	slices.SortFunc(s.nodes, func(a, b surveyed) int { return cmp.Compare(a.name, b.name) })
 	for _, pods := range left {
 		for _, pod := range pods {
 			if pod.Spec.NodeName == "" && pod.DeletionTimestamp == nil {

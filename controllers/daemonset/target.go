@@ -37,19 +37,26 @@ func targetNode(pod *v1.Pod) string {
 
 // byNode groups pods by the node that they are meant for, those that are
 // preferred first. Finished pods that are being deleted are left out: their
-// place is free.
+// place is free. pods is not changed, and must not be as long as the result is used.
 func byNode(pods []*v1.Pod) map[string][]*v1.Pod {
 	nodes := make(map[string][]*v1.Pod, len(pods))
-	for _, pod := range pods {
+	for i, pod := range pods {
 		if pod.DeletionTimestamp != nil && availability.IsTerminal(pod) {
 			continue
 		}
-		if node := targetNode(pod); node != "" {
-			nodes[node] = append(nodes[node], pod)
+		node := targetNode(pod)
+		switch onNode := nodes[node]; {
+		case node == "":
+		case onNode == nil:
+			nodes[node] = pods[i : i+1 : i+1] // without memory of its own, as most nodes have one pod
+		default:
+			nodes[node] = append(onNode, pod)
 		}
 	}
 	for _, onNode := range nodes {
-		slices.SortFunc(onNode, comparePreference)
+		if len(onNode) > 1 {
+			slices.SortFunc(onNode, comparePreference)
+		}
 	}
 	return nodes
 }

@@ -34,6 +34,7 @@ func (m *Manager) newLife(name string, section schema.Section, cfg *schema.Contr
 		Clients:            clients,
 		Marks:              marks,
 		Pool:               m.pool,
+		Discovery:          m.discovery,
 		Events:             m.events.Recorder(descriptor.EventComponent()),
 		Metrics:            m.metrics.Controller(name),
 		QueueMetrics:       m.metrics,

@@ -61,7 +61,7 @@ func (m *Manager) checkInformers(context.Context) error {
 		return fmt.Errorf("the API server's resources are not known yet: %w", m.discovery.Err())
 	}
 	for _, informer := range m.pool.Status() {
-		if !informer.Synced {
+		if !informer.Synced && !informer.Monitored {
 			return fmt.Errorf("informer of %s has not synced: %s", informer.Resource, informer.LastError)
 		}
 	}

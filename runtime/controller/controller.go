@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
 
+	"github.com/wheelhouse-project/wheelhouse/runtime/discovery"
 	"github.com/wheelhouse-project/wheelhouse/runtime/informers"
 	"github.com/wheelhouse-project/wheelhouse/runtime/work"
 	"github.com/wheelhouse-project/wheelhouse/schema"
@@ -65,11 +66,17 @@ func (d Descriptor) EventComponent() string { return cmp.Or(d.EventSource, d.Nam
 type Controller struct {
 	// ApplyLive takes a section in which only LiveFields differ. Nil when there are none.
 	ApplyLive func(schema.Section)
-	// Handler is served below /debug/controllers/NAME/. May be nil.
+	// Handler is served below /debug/controllers/NAME/. May be nil. If it is a
+	// Summarizer too, its summary is part of /debug/controllers/NAME.
 	Handler http.Handler
 	// Runners are loops that no queue can express. Each returns soon after
 	// its context ends; an error or an early return fails the controller.
 	Runners []func(ctx context.Context) error
+}
+
+// Summarizer sums up what a controller knows, as JSON. It may be called concurrently.
+type Summarizer interface {
+	Summary() any
 }
 
 // Env is a controller's whole world.
@@ -86,6 +93,8 @@ type Env struct {
 	Dynamic  dynamic.Interface
 	// Informers lends the process's informers for the life of the controller.
 	Informers *informers.Lease
+	// Discovery knows the served resources, for controllers that look after all of them.
+	Discovery *discovery.Discovery
 	// Work owns the controller's queues; make them with work.NewQueue.
 	Work *work.Group
 	// Events records events whose source component is Descriptor.EventComponent.

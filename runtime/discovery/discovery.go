@@ -39,6 +39,9 @@ type Resource struct {
 	Kind       string
 	Namespaced bool
 	Verbs      []string
+	// Preferred is true for one version of each resource: the one that the API
+	// server prefers among those that serve it.
+	Preferred bool
 }
 
 // Discovery holds the set of served resources. Its methods may be called

@@ -64,7 +64,7 @@ func (d *Discovery) pause(ctx context.Context, until time.Duration) bool {
 
 // poll once. The error is that of a poll that found nothing out at all.
 func (d *Discovery) poll(ctx context.Context) error {
-	_, lists, err := discovery.ServerGroupsAndResourcesWithContext(ctx, discovery.ToDiscoveryInterfaceWithContext(d.o.Client))
+	groups, lists, err := discovery.ServerGroupsAndResourcesWithContext(ctx, discovery.ToDiscoveryInterfaceWithContext(d.o.Client))
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -90,7 +90,7 @@ func (d *Discovery) poll(ctx context.Context) error {
 			found[gv.WithResource(r.Name)] = Resource{Kind: r.Kind, Namespaced: r.Namespaced, Verbs: r.Verbs}
 		}
 	}
-	d.apply(found, failed)
+	d.apply(found, failed, versionsOf(groups))
 	d.fail(err)
 	return nil
 }
@@ -113,7 +113,9 @@ func (d *Discovery) fail(err error) {
 // aggregated API whose server is down, stay as they were last seen. A resource
 // must be missing from two polls until it counts as gone: an API server that
 // has just started does not know all of its groups yet.
-func (d *Discovery) apply(found map[schema.GroupVersionResource]Resource, failed map[schema.GroupVersion]error) {
+func (d *Discovery) apply(
+	found map[schema.GroupVersionResource]Resource, failed map[schema.GroupVersion]error, versions map[schema.GroupVersion]int,
+) {
 	known, _ := d.Resources()
 	missing := map[schema.GroupVersionResource]Resource{}
 	for gvr, resource := range known {
@@ -130,6 +132,7 @@ func (d *Discovery) apply(found map[schema.GroupVersionResource]Resource, failed
 		}
 	}
 	d.missing = missing
+	prefer(found, missing, versions)
 
 	d.mu.Lock()
 	defer d.mu.Unlock()

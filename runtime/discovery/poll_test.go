@@ -25,6 +25,7 @@ type server struct {
 	err       error
 	resources map[schema.GroupVersion][]string
 	failed    map[schema.GroupVersion]error
+	groups    []*metav1.APIGroup
 }
 
 func (s *server) GroupsAndMaybeResourcesWithContext(context.Context) (
@@ -44,7 +45,11 @@ func (s *server) GroupsAndMaybeResourcesWithContext(context.Context) (
 		}
 		lists[gv] = list
 	}
-	return &metav1.APIGroupList{}, lists, s.failed, nil
+	groups := &metav1.APIGroupList{}
+	for _, group := range s.groups {
+		groups.Groups = append(groups.Groups, *group)
+	}
+	return groups, lists, s.failed, nil
 }
 
 func (s *server) set(change func(*server)) {
@@ -252,5 +257,51 @@ func TestServerDownKeepsEverything(t *testing.T) {
 		if polls := s.pollCount(); polls > 130 {
 			t.Errorf("%d polls in an hour", polls)
 		}
+	})
+}
+
+func TestOneVersionOfEachResourceIsPreferred(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v1, v2 := schema.GroupVersion{Group: "g.example.com", Version: "v1"}, schema.GroupVersion{Group: "g.example.com", Version: "v2"}
+		s := &server{
+			resources: map[schema.GroupVersion][]string{core: {"pods"}, v1: {"old", "both"}, v2: {"both"}},
+			groups: []*metav1.APIGroup{{
+				Name:             "g.example.com",
+				Versions:         []metav1.GroupVersionForDiscovery{{Version: "v2"}, {Version: "v1"}},
+				PreferredVersion: metav1.GroupVersionForDiscovery{Version: "v2"},
+			}},
+		}
+		d := newDiscovery(s)
+		stop := run(d)
+		defer stop()
+		preferred := func(want ...schema.GroupVersionResource) {
+			t.Helper()
+			resources, _ := d.Resources()
+			got := map[schema.GroupVersionResource]bool{}
+			for gvr, resource := range resources {
+				if resource.Preferred {
+					got[gvr] = true
+				}
+			}
+			if len(got) != len(want) {
+				t.Errorf("preferred %v, want %v", got, want)
+			}
+			for _, gvr := range want {
+				if !got[gvr] {
+					t.Errorf("preferred %v, want %v", got, want)
+				}
+			}
+		}
+		synctest.Wait()
+		preferred(pods, v1.WithResource("old"), v2.WithResource("both"))
+
+		// A version that has only just vanished is not preferred to one that is served.
+		s.set(func(s *server) { s.resources[v2] = nil })
+		time.Sleep(31 * time.Second)
+		synctest.Wait()
+		if !d.Served(v2.WithResource("both")) {
+			t.Error("a version counts as gone after one poll")
+		}
+		preferred(pods, v1.WithResource("old"), v1.WithResource("both"))
 	})
 }

@@ -145,6 +145,9 @@ func (i *Informer) catchUp(ctx context.Context, since time.Time) error {
 			return nil
 		case apierrors.IsNotFound(err):
 			return nil // not served any more: nobody can have written to it
+		case i.monitor.Load() && ctx.Err() == nil:
+			s.pool.o.Logger.Debug("cannot tell how new a monitored resource is", "resource", s.key.String(), "error", err)
+			return nil
 		}
 		s.pool.o.Logger.Debug("cannot tell how new a resource is; trying again", "resource", s.key.String(), "error", err)
 		timer := s.pool.o.Clock.NewTimer(readRetry)

@@ -56,13 +56,17 @@ func (h *health) works() {
 	}
 }
 
-func (h *health) lastError() string {
+func (h *health) lastErr() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.err == nil {
-		return ""
+	return h.err
+}
+
+func (h *health) lastError() string {
+	if err := h.lastErr(); err != nil {
+		return err.Error()
 	}
-	return h.err.Error()
+	return ""
 }
 
 // outage is an API server that cannot be reached: one fault of all informers,

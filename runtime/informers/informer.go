@@ -15,6 +15,8 @@ type Informer struct {
 	shared *shared
 	// silent handlers do nothing: the informer is being released, or the lease failed.
 	silent atomic.Bool
+	// monitor is never waited for by its lease while it is of no use.
+	monitor atomic.Bool
 
 	release sync.Once
 	// ended is closed when Release begins.
@@ -80,6 +82,18 @@ func (i *Informer) HasSynced() bool {
 		}
 	}
 	return true
+}
+
+// WaitForSync returns when HasSynced is true, or with an error when ctx ends or
+// the informer is released before.
+func (i *Informer) WaitForSync(ctx context.Context) error { return i.waitForSync(ctx) }
+
+// Err is why the informer's last list or watch failed; nil when it works.
+func (i *Informer) Err() error { return i.shared.source.health.lastErr() }
+
+// unusable tells that nobody waits for the informer now.
+func (i *Informer) unusable() bool {
+	return i.monitor.Load() && (!i.HasSynced() || i.Err() != nil)
 }
 
 // Release gives this one informer back before its lease ends, as

@@ -55,6 +55,19 @@ func (l *Lease) MetadataInformer(gvr schema.GroupVersionResource) (*Informer, er
 	return l.lease(key{gvr: gvr, metadata: true})
 }
 
+// Monitor returns an informer for a user that looks at whatever is served: the
+// typed one of gvr if the process has it already, otherwise one of metadata. Its
+// objects are metav1.Object. WaitForSync and CatchUp wait for neither of them while
+// it cannot list or watch, nor does the health of the process depend on it.
+func (l *Lease) Monitor(gvr schema.GroupVersionResource) (*Informer, error) {
+	i, err := l.lease(l.pool.present(gvr))
+	if err != nil {
+		return nil, err
+	}
+	i.monitor.Store(true)
+	return i, nil
+}
+
 func (l *Lease) lease(k key) (*Informer, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -100,6 +113,9 @@ func (l *Lease) Start() {
 func (l *Lease) WaitForSync(ctx context.Context, marks map[schema.GroupResource]string) error {
 	l.Start()
 	for _, i := range l.informers() {
+		if i.unusable() {
+			continue
+		}
 		err := i.waitForSync(ctx)
 		if mark, ok := marks[i.shared.key.gvr.GroupResource()]; ok && err == nil {
 			err = i.waitForVersion(ctx, mark)
@@ -120,6 +136,9 @@ func (l *Lease) CatchUp(ctx context.Context, since time.Time) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(maxCatchUps)
 	for _, i := range l.informers() {
+		if i.unusable() {
+			continue
+		}
 		group.Go(func() error {
 			if err := i.catchUp(ctx, since); err != nil && !errors.Is(err, errInformerReleased) {
 				return err

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 	"k8s.io/utils/clock"
@@ -85,11 +86,14 @@ func (p *Pool) Status() []Status {
 	p.mu.Lock()
 	all := make([]*shared, 0, len(p.informers))
 	users := make(map[*shared][]string, len(p.informers))
+	monitored := make(map[*shared]bool, len(p.informers))
 	for _, s := range p.informers {
 		all = append(all, s)
 		names := make([]string, 0, len(s.users))
+		monitored[s] = len(s.users) > 0
 		for i := range s.users {
 			names = append(names, i.lease.user)
+			monitored[s] = monitored[s] && i.monitor.Load()
 		}
 		slices.Sort(names)
 		users[s] = slices.Compact(names)
@@ -100,7 +104,7 @@ func (p *Pool) Status() []Status {
 	result := make([]Status, 0, len(all))
 	for _, s := range all {
 		status := s.status()
-		status.Users = users[s]
+		status.Users, status.Monitored = users[s], monitored[s]
 		result = append(result, status)
 	}
 	return result
@@ -114,6 +118,20 @@ func (p *Pool) Close() {
 	p.mu.Unlock()
 	p.cancel()
 	p.running.Wait()
+}
+
+// present is the key of the informer of gvr that monitors share: the typed one
+// if somebody needs it anyway, or nobody has any but it lingers.
+func (p *Pool) present(gvr schema.GroupVersionResource) key {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	typed, metadata := key{gvr: gvr}, key{gvr: gvr, metadata: true}
+	t, hasTyped := p.informers[typed]
+	_, hasMetadata := p.informers[metadata]
+	if hasTyped && (len(t.users) > 0 || !hasMetadata) {
+		return typed
+	}
+	return metadata
 }
 
 // acquire makes i a user of the informer of k.

@@ -22,9 +22,11 @@ type Status struct {
 	// Metadata is true when only object metadata is kept.
 	Metadata bool `json:"metadata"`
 	// Users by name; none when the informer lingers for the next one.
-	Users   []string `json:"users"`
-	Objects int      `json:"objects"`
-	Synced  bool     `json:"synced"`
+	Users []string `json:"users"`
+	// Monitored only: nobody depends on the informer, see Lease.Monitor.
+	Monitored bool `json:"monitored,omitempty"`
+	Objects   int  `json:"objects"`
+	Synced    bool `json:"synced"`
 	// ResourceVersion up to which the store is current.
 	ResourceVersion string `json:"resourceVersion"`
 	// Lists and Watches are the requests it has made.

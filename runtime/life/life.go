@@ -20,6 +20,7 @@ import (
 
 	"github.com/wheelhouse-project/wheelhouse/runtime/client"
 	"github.com/wheelhouse-project/wheelhouse/runtime/controller"
+	"github.com/wheelhouse-project/wheelhouse/runtime/discovery"
 	"github.com/wheelhouse-project/wheelhouse/runtime/informers"
 	"github.com/wheelhouse-project/wheelhouse/runtime/work"
 	"github.com/wheelhouse-project/wheelhouse/schema"
@@ -37,8 +38,10 @@ type Options struct {
 	Clients client.Clients
 	Marks   *client.Marks
 	// Pool lends the informers.
-	Pool   *informers.Pool
-	Events record.EventRecorder
+	Pool *informers.Pool
+	// Discovery knows the served resources. May be nil for controllers that do not ask it.
+	Discovery *discovery.Discovery
+	Events    record.EventRecorder
 	// Metrics is the controller's own registry, which outlives the life.
 	Metrics prometheus.Registerer
 	// QueueMetrics and DeleteQueueMetrics serve the workqueue_* metrics. May be nil.
@@ -111,6 +114,7 @@ func (l *Life) construct() (err error) {
 		Metadata:       l.o.Clients.Metadata,
 		Dynamic:        l.o.Clients.Dynamic,
 		Informers:      l.lease,
+		Discovery:      l.o.Discovery,
 		Work:           l.group,
 		Events:         l.o.Events,
 		Metrics:        l.o.Metrics,

@@ -64,6 +64,8 @@ type controllerDetailJSON struct {
 	Config             schema.Section `json:"config"`
 	// Debug tells whether the controller serves something below its path.
 	Debug bool `json:"debug"`
+	// Summary is what the controller says of itself.
+	Summary any `json:"summary,omitempty"`
 }
 
 type reloadJSON struct {

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/wheelhouse-project/wheelhouse/runtime/config"
+	"github.com/wheelhouse-project/wheelhouse/runtime/controller"
 	"github.com/wheelhouse-project/wheelhouse/runtime/supervisor"
 	"github.com/wheelhouse-project/wheelhouse/schema"
 )
@@ -90,7 +91,11 @@ func (s *Server) controllerDetail(c supervisor.Status) controllerDetailJSON {
 		LongestSeconds:     seconds(c.Work.Longest),
 		LastReconcileError: c.Work.LastError,
 		Informers:          listed(c.Informers),
-		Debug:              s.sources.ControllerHandler(c.Name) != nil,
+	}
+	handler := s.sources.ControllerHandler(c.Name)
+	detail.Debug = handler != nil
+	if summarizer, ok := handler.(controller.Summarizer); ok {
+		detail.Summary = summarizer.Summary()
 	}
 	if running := s.sources.Config().Running; running != nil && running.Config != nil {
 		detail.Config = running.Config.Controllers.Sections[c.Name]

@@ -38,6 +38,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/wheelhouse-project/wheelhouse/runtime/client"
+	"github.com/wheelhouse-project/wheelhouse/runtime/discovery"
 	"github.com/wheelhouse-project/wheelhouse/runtime/informers"
 	"github.com/wheelhouse-project/wheelhouse/runtime/telemetry"
 	config "github.com/wheelhouse-project/wheelhouse/schema"
@@ -60,6 +61,9 @@ type Options struct {
 	// Standby does not lead before Lead is called: controllers get their
 	// caches ready and wait, and writes are refused.
 	Standby bool
+	// DiscoveryInterval between two polls of the served resources. Default: 0, for
+	// controllers that do not ask which resources are served.
+	DiscoveryInterval time.Duration
 	// Clock of the controllers. Default: the real one.
 	Clock clock.WithTicker
 	// Log is where the log goes. Default: the test's log, which is shown when it fails.
@@ -84,6 +88,9 @@ type Engine struct {
 	builder *client.Builder
 	pool    *informers.Pool
 	events  *telemetry.Events
+	// discovery polls until endDiscovery is called; nil unless asked for.
+	discovery    *discovery.Discovery
+	endDiscovery func()
 
 	mu        sync.Mutex
 	instances []*Instance
@@ -121,6 +128,7 @@ func New(t testing.TB, cp *controlplane.ControlPlane, o Options) *Engine {
 		scope = apiproxy.Scope{}
 	}
 	e.connect(scope)
+	e.discover(o.DiscoveryInterval)
 	t.Cleanup(e.close)
 	if !o.Standby {
 		e.Lead()
@@ -159,6 +167,32 @@ func (e *Engine) connect(scope apiproxy.Scope) {
 	}
 	e.pool = informers.NewPool(informers.Options{Client: Client(e.t, root), Metadata: meta, Logger: e.logger})
 	e.events = telemetry.NewEvents(Client(e.t, e.builder.Unfenced("events")), e.logger)
+}
+
+// discover polls the served resources from now on, and returns when they are known.
+func (e *Engine) discover(interval time.Duration) {
+	e.t.Helper()
+	e.endDiscovery = func() {}
+	if interval == 0 {
+		return
+	}
+	config := e.builder.Root("discovery")
+	config.Wrap(discovery.Conditional)
+	e.discovery = discovery.New(discovery.Options{
+		Client: Client(e.t, config).Discovery(), Interval: interval, Logger: e.logger,
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	var polling sync.WaitGroup
+	polling.Go(func() { e.discovery.Run(ctx) })
+	e.endDiscovery = func() {
+		cancel()
+		polling.Wait()
+	}
+	select {
+	case <-e.discovery.Ready():
+	case <-time.After(readyWithin):
+		e.t.Errorf("the served resources are not known after %s: %v", readyWithin, e.discovery.Err())
+	}
 }
 
 // Client makes a client or fails the test.
@@ -232,6 +266,7 @@ func (e *Engine) end(flush time.Duration) {
 	ctx, cancel := context.WithTimeout(context.Background(), flush)
 	defer cancel()
 	e.events.Shutdown(ctx)
+	e.endDiscovery()
 	e.pool.Close()
 	e.builder.Close()
 	if err := e.Proxy.Close(); err != nil {

@@ -3,6 +3,7 @@ package harness
 import (
 	"context"
 	"math/rand/v2"
+	"net/http"
 	"runtime"
 	"sync"
 	"time"
@@ -106,6 +107,7 @@ func (i *Instance) start() {
 		Clients:    i.clients,
 		Marks:      i.marks,
 		Pool:       i.e.pool,
+		Discovery:  i.e.discovery,
 		Events:     i.e.events.Recorder(i.descriptor.EventComponent()),
 		Metrics:    i.Metrics,
 		Logger:     i.e.logger.With("controller", i.descriptor.Name()),
@@ -248,6 +250,26 @@ func (i *Instance) Resize(workers int) {
 	defer i.mu.Unlock()
 	if i.running != nil {
 		i.running.life.Resize(workers)
+	}
+}
+
+// Handler is the debug handler of the controller; nil when it does not run.
+func (i *Instance) Handler() http.Handler {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.running == nil {
+		return nil
+	}
+	return i.running.life.Handler()
+}
+
+// ApplyLive changes fields of the section that need no restart.
+func (i *Instance) ApplyLive(section config.Section) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.section = section
+	if i.running != nil {
+		i.running.life.ApplyLive(section)
 	}
 }
 

@@ -2,6 +2,7 @@ package daemonset
 
 import (
 	"context"
+	"errors"
 	"io"
 	"log/slog"
 	"slices"
@@ -12,16 +13,21 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
+	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/wheelhouse-project/wheelhouse/controllers/internal/holdback"
 	"github.com/wheelhouse-project/wheelhouse/controllers/internal/ownerindex"
 	"github.com/wheelhouse-project/wheelhouse/controllers/internal/podcontrol"
+	"github.com/wheelhouse-project/wheelhouse/controllers/internal/templatehash"
 	"github.com/wheelhouse-project/wheelhouse/controllers/internal/unsettled"
 	"github.com/wheelhouse-project/wheelhouse/runtime/work"
 )
@@ -255,6 +261,84 @@ func TestSelectorsThatCannotBe(t *testing.T) {
 		}
 		if result, err := c.reconcile(t.Context(), cache.NewObjectName("ns", "gone")); err != nil || result != (work.Result{}) {
 			t.Errorf("gone: %v, %v", result, err)
+		}
+	})
+}
+
+// reconciled reconciles ds, with nodes a and b and a pod on a, while creations are refused.
+func reconciled(t *testing.T, ds *appsv1.DaemonSet, words string) (work.Result, []clienttesting.Action, error) {
+	t.Helper()
+	c, _ := stores(t)
+	client := c.client.(*fake.Clientset)
+	client.PrependReactor("create", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, apierrors.NewForbidden(v1.Resource("pods"), "", errors.New("quota"))
+	})
+	client.PrependReactor("update", "daemonsets", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		return true, action.(clienttesting.UpdateAction).GetObject(), nil
+	})
+	c.clock = clocktesting.NewFakeClock(planNow)
+	c.failures = newFailures(c.clock)
+	hash := templatehash.Compute(&ds.Spec.Template, nil)
+	pod := described("a", words)[0]
+	pod.Namespace = ds.Namespace
+	pod.Labels = map[string]string{"app": "agent", hashLabel: hash}
+	pod.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(ds, controllerKind)}
+	if pod.Status.Phase == v1.PodFailed {
+		c.failures.deleted(ds, "a")
+	}
+	for store, objects := range map[cache.Indexer][]any{
+		c.daemonSets: {ds}, c.nodes: {testNode("a"), testNode("b")}, c.pods: {pod},
+	} {
+		for _, object := range objects {
+			if err := store.Add(object); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	result, err := c.reconcile(t.Context(), cache.MetaObjectToName(ds))
+	return result, client.Actions(), err
+}
+
+// What becomes due without an event is not forgotten because pods are refused.
+func TestRefusedPodsKeepNothingElseWaiting(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name, words string
+		want        time.Duration
+	}{
+		{"a pod becomes available", "new-ready", 10 * time.Second},
+		{"a failed pod may go", "new-failed", time.Second},
+		{"a deletion may be stuck", "new-going", 5 * time.Second},
+		{"nothing becomes due", "new-available", 0},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				ds := template()
+				ds.Spec.MinReadySeconds = 10
+				result, _, err := reconciled(t, ds, test.words)
+				if !apierrors.IsForbidden(err) || result.RequeueAfter != test.want {
+					t.Errorf("again after %s, want %s; %v", result.RequeueAfter, test.want, err)
+				}
+			})
+		})
+	}
+}
+
+// Such pods would be released at once, and made again without end.
+func TestNoPodIsMadeThatTheSelectorDoesNotMatch(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ds := template()
+		ds.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "other"}}
+		_, actions, err := reconciled(t, ds, "new-available")
+		if err == nil || !strings.Contains(err.Error(), "selector does not match the labels of the template") {
+			t.Errorf("error %v", err)
+		}
+		for _, action := range actions {
+			if action.Matches("create", "pods") {
+				t.Errorf("request %v", action)
+			}
 		}
 	})
 }

@@ -1,6 +1,8 @@
 package daemonset_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -8,6 +10,9 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/wheelhouse-project/wheelhouse/test/apiproxy"
+	"github.com/wheelhouse-project/wheelhouse/test/harness"
 )
 
 func TestAcceptance01_OnePodPerNode(t *testing.T) {
@@ -212,4 +217,33 @@ func TestAcceptance06_OrphansAreAdoptedAndStraysReleased(t *testing.T) {
 	if err != nil || len(released.OwnerReferences) > 0 {
 		t.Errorf("released pod %s, %v", inJSON(released.OwnerReferences), err)
 	}
+}
+
+// An orphan may be one that the garbage collector has made, of a DaemonSet whose
+// deletion the cache does not show yet. Nothing is done then.
+func TestOrphansOfADeletedDaemonSetAreLeftAlone(t *testing.T) {
+	t.Parallel()
+	c := start(t, 2)
+	c.create(newDaemonSet("agent"))
+	c.waitForPods("agent", 1, 2)
+	c.waitForStatus("agent", status{desired: 2, current: 2, updated: 2})
+	release := c.Proxy.HoldWatches(daemonSetResource)
+	defer release()
+	c.delete("agent", metav1.DeletePropagationForeground)
+	c.Proxy.Forget()
+	c.createPod("orphan", "agent", 1)
+	reads := func(r apiproxy.Request) bool { return r.Verb == "get" && r.Resource == daemonSetResource }
+	harness.Eventually(t, soon, "a look at the live DaemonSet", func(context.Context) error {
+		if len(c.Proxy.Requests(reads)) == 0 {
+			return errors.New("none")
+		}
+		return nil
+	})
+	c.addNode(3)
+	harness.Throughout(t, aWhile, "no write", func(context.Context) error {
+		if writes := append(c.Writes(podResource), c.Writes(daemonSetResource)...); len(writes) > 0 {
+			return fmt.Errorf("writes %v", writes)
+		}
+		return nil
+	})
 }

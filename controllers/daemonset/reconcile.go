@@ -86,15 +86,12 @@ func (c *daemonSetController) finish(
 		return work.Result{}, made.err // of our own doing: nothing to report
 	}
 	reportIn, err := c.report(ctx, key, ds, p, made)
-	if err := errors.Join(made.err, err); err != nil {
-		return work.Result{}, err
-	}
 	wait = sooner(wait, reportIn)
-	// Ready pods become available without an event.
+	// Ready pods become available without an event, also beside pods that are refused.
 	if next, found := availability.NextCheck(pods, ds.Spec.MinReadySeconds, p.now, c.clock); found {
 		wait = sooner(wait, max(next, time.Millisecond))
 	}
-	return work.Result{RequeueAfter: wait}, nil
+	return work.Result{RequeueAfter: wait}, errors.Join(made.err, err)
 }
 
 // act carries out what is to be done next: pods that are missing or too many

@@ -2,6 +2,7 @@ package daemonset
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -10,6 +11,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	extensionsv1beta1 "k8s.io/api/extensions/v1beta1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/wheelhouse-project/wheelhouse/controllers/internal/availability"
 	"github.com/wheelhouse-project/wheelhouse/controllers/internal/podcontrol"
@@ -102,6 +104,12 @@ func (v version) isCurrent(pod *v1.Pod) bool {
 // podFor returns a function that makes a new pod of ds for a node. The pods
 // share what is the same for all nodes.
 func podFor(ds *appsv1.DaemonSet, v version) (func(node string) *v1.Pod, error) {
+	// Its pods would be released at once, and made again without end. The API
+	// server stores no such DaemonSet, but may have got one with a restored store.
+	if selector, err := selectorOf(ds); err != nil || !selector.Matches(labels.Set(ds.Spec.Template.Labels)) {
+		return nil, errors.Join(fmt.Errorf("make a pod of daemonset %s/%s: selector does not match the labels of the template",
+			ds.Namespace, ds.Name), err)
+	}
 	common, err := podcontrol.FromTemplate(&ds.Spec.Template, ds, metav1.NewControllerRef(ds, controllerKind))
 	if err != nil {
 		return nil, fmt.Errorf("make a pod of daemonset %s/%s: %w", ds.Namespace, ds.Name, err)

@@ -386,8 +386,9 @@ func TestAcceptance10_AStaleCacheDeletesNothing(t *testing.T) {
 			w.Start(Descriptor(), nil)
 			w.job("job", 5)
 			finish := w.finish("job", batchv1.JobComplete, time.Now())
+			w.kept("job", finish.Add(3*time.Second))
 			test.change(w)
-			// That it has finished arrives at 6 s, the change later.
+			// That it has finished arrives at 6 s, the change at 9 s.
 			w.kept("job", finish.Add(12*time.Second))
 			if gets := w.requests("get", "job"); len(gets) != 1 {
 				t.Errorf("%d live reads, want 1: %+v", len(gets), gets)

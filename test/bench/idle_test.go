@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	idleDeployments = 200
+	idleDeployments = 1000
 	idleFor         = 20 * time.Second
 )
 

@@ -17,15 +17,19 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/wheelhouse-project/wheelhouse/controllers"
 	"github.com/wheelhouse-project/wheelhouse/test/controlplane"
 	"github.com/wheelhouse-project/wheelhouse/test/daemon"
 )
 
 // peerControllers are those that the daemon has as well. The peer runs only
 // these, or it would be charged for work that the daemon does not do.
-var peerControllers = []string{
-	"deployment-controller", "replicaset-controller", "serviceaccount-controller", "ttl-after-finished-controller",
-}
+var peerControllers = func() (names []string) {
+	for _, d := range controllers.All() {
+		names = append(names, d.Name())
+	}
+	return names
+}()
 
 // results of this run, which TestMain prints.
 var results report

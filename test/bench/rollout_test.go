@@ -10,6 +10,7 @@ import (
 	"time"
 
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+	"k8s.io/client-go/kubernetes"
 
 	"github.com/wheelhouse-project/wheelhouse/test/controlplane"
 )
@@ -27,6 +28,8 @@ const (
 type requests struct {
 	writes, reads, events int
 	took                  time.Duration
+	// usage in all, CPU for the work alone.
+	usage usage
 	// kinds of requests, for a look at what a number consists of.
 	kinds map[string]int
 }
@@ -62,29 +65,48 @@ func count(entries []auditv1.Event) requests {
 	return r
 }
 
-// rollout measures what the program needs for all Deployments to be available.
-func rollout(b *testing.B, name string, match func(auditv1.Event) bool, start func(*testing.B, *controlplane.ControlPlane)) requests {
+// workload is work for the programs.
+type workload struct {
+	what  string
+	nodes int
+	// prepare makes what must be there before the measured work. May be nil.
+	prepare func(b *testing.B, client kubernetes.Interface, namespace string)
+	// run returns when the work is done, and since when the program could do it.
+	run func(b *testing.B, client kubernetes.Interface, namespace string) (since time.Time)
+}
+
+// measureWork measures what the program needs for w.
+func measureWork(
+	b *testing.B, name string, w workload, match func(auditv1.Event) bool, start func(*testing.B, *controlplane.ControlPlane) program,
+) requests {
 	b.Helper()
 	var r requests
 	b.Run(name, func(b *testing.B) {
 		for b.Loop() {
-			cp, client := controlPlane(b, controlplane.Options{Nodes: 4, Scheduler: true})
-			start(b, cp)
+			cp, client := controlPlane(b, controlplane.Options{Nodes: w.nodes, Scheduler: true})
+			p := start(b, cp)
 			awaitReconciling(b, client, cp.Namespace(b), "probe")
 			namespace := cp.Namespace(b)
+			if w.prepare != nil {
+				w.prepare(b, client, namespace)
+			}
 			awaitQuiet(b, cp, 0, match)
 			from, err := cp.Audit().Position()
 			if err != nil {
 				b.Fatal(err)
 			}
-			began := time.Now()
-			for i := range rolloutDeployments {
-				create(b, client, namespace, fmt.Sprintf("web-%d", i), rolloutReplicas)
+			before, err := measure(p.PID())
+			if err != nil {
+				b.Fatal(err)
 			}
-			awaitAvailable(b, client, namespace, rolloutReplicas)
-			took := time.Since(began)
+			since := w.run(b, client, namespace)
+			took := time.Since(since)
 			r = awaitQuiet(b, cp, from, match)
 			r.took = took
+			if r.usage, err = measure(p.PID()); err != nil {
+				b.Fatal(err)
+			}
+			r.usage.cpu -= before.cpu
 		}
 		for _, kind := range slices.Sorted(maps.Keys(r.kinds)) {
 			b.Logf("%5d %s", r.kinds[kind], kind)
@@ -116,24 +138,50 @@ func awaitQuiet(b *testing.B, cp *controlplane.ControlPlane, from controlplane.A
 	return last
 }
 
-func BenchmarkRollout(b *testing.B) {
-	ours := rollout(b, "daemon", func(e auditv1.Event) bool { return isDaemon(e.UserAgent) },
-		func(b *testing.B, cp *controlplane.ControlPlane) { b.Helper(); startDaemon(b, cp) })
-	peer := func(name, against string, args ...string) {
-		theirs := rollout(b, name, controlplane.FromPeer,
-			func(b *testing.B, cp *controlplane.ControlPlane) { b.Helper(); startPeer(b, cp, args...) })
-		if ours.took == 0 || theirs.took == 0 {
-			return // left out by -bench, or failed and said so
-		}
-		what := func(s string) string {
-			return fmt.Sprintf("%d × %d pods: %s; peer %s", rolloutDeployments, rolloutReplicas, s, against)
-		}
-		results.add(what("time until all are available"), "s", ours.took.Seconds(), theirs.took.Seconds())
-		results.add(what("writes"), "", float64(ours.writes), float64(theirs.writes))
-		results.add(what("reads"), "", float64(ours.reads), float64(theirs.reads))
-		results.add(what("events sent"), "", float64(ours.events), float64(theirs.events))
+func measureDaemon(b *testing.B, w workload) requests {
+	b.Helper()
+	return measureWork(b, "daemon", w, func(e auditv1.Event) bool { return isDaemon(e.UserAgent) },
+		func(b *testing.B, cp *controlplane.ControlPlane) program { b.Helper(); return startDaemon(b, cp) })
+}
+
+func measurePeer(b *testing.B, name string, w workload, args ...string) requests {
+	b.Helper()
+	return measureWork(b, name, w, controlplane.FromPeer,
+		func(b *testing.B, cp *controlplane.ControlPlane) program { b.Helper(); return startPeer(b, cp, args...) })
+}
+
+// compare adds the rows of a workload to the results.
+func compare(what string, ours, theirs requests) {
+	if ours.took == 0 || theirs.took == 0 {
+		return // left out by -bench, or failed and said so
 	}
-	peer("peer-default-limits", "with its default limits")
-	peer("peer-without-limits", "without limits", "--kube-api-qps=10000", "--kube-api-burst=10000")
+	results.add(what+": time", "s", ours.took.Seconds(), theirs.took.Seconds())
+	results.add(what+": writes", "", float64(ours.writes), float64(theirs.writes))
+	results.add(what+": reads", "", float64(ours.reads), float64(theirs.reads))
+	results.add(what+": events sent", "", float64(ours.events), float64(theirs.events))
+	results.add(what+": CPU", "s", ours.usage.cpu.Seconds(), theirs.usage.cpu.Seconds())
+	results.add(what+": resident memory after it", "MiB", float64(ours.usage.resident)/(1<<20), float64(theirs.usage.resident)/(1<<20))
+}
+
+// withoutLimits are the flags of a peer that nothing slows down.
+var withoutLimits = []string{"--kube-api-qps=10000", "--kube-api-burst=10000"}
+
+func BenchmarkRollout(b *testing.B) {
+	w := workload{
+		what:  fmt.Sprintf("%d Deployments × %d pods", rolloutDeployments, rolloutReplicas),
+		nodes: 4,
+		run: func(b *testing.B, client kubernetes.Interface, namespace string) time.Time {
+			b.Helper()
+			since := time.Now()
+			for i := range rolloutDeployments {
+				create(b, client, namespace, fmt.Sprintf("web-%d", i), rolloutReplicas)
+			}
+			awaitAvailable(b, client, namespace, rolloutReplicas)
+			return since
+		},
+	}
+	ours := measureDaemon(b, w)
+	compare(w.what+"; peer with its default limits", ours, measurePeer(b, "peer-default-limits", w))
+	compare(w.what+"; peer without limits", ours, measurePeer(b, "peer-without-limits", w, withoutLimits...))
 	results.write(b)
 }

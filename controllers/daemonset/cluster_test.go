@@ -3,7 +3,6 @@ package daemonset_test
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -240,6 +239,16 @@ func (c *cluster) delete(name string, policy metav1.DeletionPropagation) {
 	}
 }
 
+// waitUntilSeen waits until the controller has seen what has happened to
+// DaemonSets: it cares for the next one then. Other resources have no order to these.
+func (c *cluster) waitUntilSeen() {
+	c.t.Helper()
+	c.create(newDaemonSet("next", func(ds *appsv1.DaemonSet) {
+		ds.Spec.Template.Spec.NodeSelector = map[string]string{"no": "node"}
+	}))
+	c.waitForStatus("next", status{})
+}
+
 // finishDeletion does what the garbage collector does at the end.
 func (c *cluster) finishDeletion(name string) {
 	c.t.Helper()
@@ -399,27 +408,11 @@ func (c *cluster) waitForStatus(name string, want status) *appsv1.DaemonSet {
 			s.UpdatedNumberScheduled, s.NumberAvailable,
 		}
 		if got != want || s.ObservedGeneration != ds.Generation || s.NumberUnavailable != want.desired-want.available {
-			going, err := c.going(ctx, name)
-			return errors.Join(fmt.Errorf("generation %d, status %s, pods that are going %v", ds.Generation, inJSON(s), going), err)
+			return fmt.Errorf("generation %d, status %s", ds.Generation, inJSON(s))
 		}
 		return nil
 	})
 	return ds
-}
-
-// going are the pods of app that are being deleted, and what they wait for.
-func (c *cluster) going(ctx context.Context, app string) (pods []string, err error) {
-	list, err := c.client.CoreV1().Pods(c.ns).List(ctx, metav1.ListOptions{LabelSelector: "app=" + app})
-	if err != nil {
-		return nil, err
-	}
-	for i := range list.Items {
-		if pod := &list.Items[i]; pod.DeletionTimestamp != nil {
-			pods = append(pods, fmt.Sprintf("%s (at %s, grace period %d s, finalizers %v)", pod.Name,
-				pod.DeletionTimestamp.Format(time.TimeOnly), ptr.Deref(pod.DeletionGracePeriodSeconds, -1), pod.Finalizers))
-		}
-	}
-	return pods, nil
 }
 
 func inJSON(v any) string {

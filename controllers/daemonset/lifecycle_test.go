@@ -199,12 +199,7 @@ func TestAcceptance18_NothingIsDoneWhileItIsBeingDeleted(t *testing.T) {
 	c := start(t, 2)
 	found := c.startReady(newDaemonSet("agent"), 1, 2)
 	c.delete("agent", metav1.DeletePropagationForeground)
-	// Who has seen the next one has seen this deletion. Watches of other
-	// resources have no order to it: a pod that goes before is replaced.
-	c.create(newDaemonSet("next", func(ds *appsv1.DaemonSet) {
-		ds.Spec.Template.Spec.NodeSelector = map[string]string{"no": "node"}
-	}))
-	c.waitForStatus("next", status{})
+	c.waitUntilSeen() // or the pod that goes is replaced
 	before := c.get("agent")
 	c.Proxy.Forget()
 	c.addNode(3)

@@ -227,6 +227,7 @@ func TestOrphansOfADeletedDaemonSetAreLeftAlone(t *testing.T) {
 	c.create(newDaemonSet("agent"))
 	c.waitForPods("agent", 1, 2)
 	c.waitForStatus("agent", status{desired: 2, current: 2, updated: 2})
+	c.waitUntilSeen() // or the controller waits for its own last write
 	release := c.Proxy.HoldWatches(daemonSetResource)
 	defer release()
 	c.delete("agent", metav1.DeletePropagationForeground)

@@ -1,9 +1,13 @@
 package harness
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/wheelhouse-project/wheelhouse/test/apiproxy"
 )
@@ -12,7 +16,8 @@ import (
 const describedRequests = 40
 
 // describe logs what the engine was doing when its test failed: the last
-// requests, those without an answer, and what waits in queues.
+// requests, those without an answer, what waits in queues, and
+// pods that do not go.
 func (e *Engine) describe(instances []*Instance) {
 	e.t.Helper()
 	var text strings.Builder
@@ -31,7 +36,25 @@ func (e *Engine) describe(instances []*Instance) {
 	for _, informer := range e.pool.Status() {
 		fmt.Fprintf(&text, "informer %+v\n", informer)
 	}
+	e.describePods(&text)
 	e.t.Log(text.String())
+}
+
+// describePods that are being deleted: controllers may wait for them in silence.
+func (e *Engine) describePods(text *strings.Builder) {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	pods, err := e.Admin.CoreV1().Pods(e.Namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		fmt.Fprintf(text, "list pods: %v\n", err)
+		return
+	}
+	for i := range pods.Items {
+		if pod := &pods.Items[i]; pod.DeletionTimestamp != nil {
+			fmt.Fprintf(text, "being deleted: pod %s on node %q, at %s after a grace period of %d s, finalizers %v\n", pod.Name, pod.Spec.NodeName,
+				pod.DeletionTimestamp.Format(time.TimeOnly), ptr.Deref(pod.DeletionGracePeriodSeconds, -1), pod.Finalizers)
+		}
+	}
 }
 
 func describeRequest(text *strings.Builder, r apiproxy.Request) {

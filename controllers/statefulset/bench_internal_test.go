@@ -21,6 +21,7 @@ import (
 
 	"github.com/wheelhouse-project/wheelhouse/controllers/internal/holdback"
 	"github.com/wheelhouse-project/wheelhouse/controllers/internal/ownerindex"
+	"github.com/wheelhouse-project/wheelhouse/controllers/internal/podcontrol"
 	"github.com/wheelhouse-project/wheelhouse/controllers/internal/unsettled"
 	"github.com/wheelhouse-project/wheelhouse/runtime/work"
 )
@@ -51,6 +52,7 @@ func newBench(t *testing.T, set *appsv1.StatefulSet) *bench {
 		metrics:   metrics,
 		unsure:    unsettled.New(func(context.Context, time.Time) error { return nil }, clock.RealClock{}),
 		held:      holdback.NewBook(),
+		doomed:    podcontrol.NewDoomed(),
 		sets:      cache.NewIndexer(cache.MetaNamespaceKeyFunc, ownerindex.Selectors(selectorOf)),
 		pods:      cache.NewIndexer(cache.MetaNamespaceKeyFunc, ownerindex.Controllers()),
 		claims:    cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{}),
@@ -108,6 +110,7 @@ func TestAFreedNameBringsTheSetBack(t *testing.T) {
 		{"of another namespace", &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "other", Name: "web-0"}}, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				b := newBench(t, selecting(1))
 				b.podHandler().OnDelete(test.obj)

@@ -20,6 +20,7 @@ import (
 
 	"github.com/wheelhouse-project/wheelhouse/controllers/internal/holdback"
 	"github.com/wheelhouse-project/wheelhouse/controllers/internal/ownerindex"
+	"github.com/wheelhouse-project/wheelhouse/controllers/internal/podcontrol"
 	"github.com/wheelhouse-project/wheelhouse/controllers/internal/unsettled"
 	"github.com/wheelhouse-project/wheelhouse/runtime/controller"
 	"github.com/wheelhouse-project/wheelhouse/runtime/informers"
@@ -87,6 +88,7 @@ type statefulSetController struct {
 	metrics *metrics
 	unsure  *unsettled.Keys
 	held    *holdback.Book
+	doomed  *podcontrol.Doomed
 
 	sets      cache.Indexer
 	pods      cache.Indexer
@@ -129,6 +131,7 @@ func New(env controller.Env, _ *schema.StatefulSetController) (*controller.Contr
 		metrics: metrics,
 		unsure:  unsettled.New(env.Informers.CatchUp, env.Clock),
 		held:    holdback.NewBook(),
+		doomed:  podcontrol.NewDoomed(),
 
 		sets:      leased[statefulSetResource].Indexer(),
 		pods:      leased[podResource].Indexer(),

@@ -59,6 +59,7 @@ func (c *statefulSetController) reconcile(ctx context.Context, key work.ObjectNa
 	if err != nil || set == nil {
 		c.metrics.forget(key)
 		c.held.Written(key)
+		c.doomed.Forget(key)
 		return work.Result{}, err
 	}
 	selector, err := selectorOf(set)
@@ -115,11 +116,12 @@ func (p *pass) run(ctx context.Context) (work.Result, error) {
 	}
 	p.count()
 	var err error
-	if p.set.DeletionTimestamp == nil {
+	if p.set.DeletionTimestamp == nil && !p.doomed.Has(p.key, p.set.UID) {
 		err = p.act(ctx)
 		if err != nil && podcontrol.GivenUp(ctx, err) {
 			return work.Result{}, err // of our own doing: nothing to report
 		}
+		p.doomed.Note(p.key, p.set.UID, err)
 		if podcontrol.NamespaceTerminating(err) {
 			err = nil // nothing can be created in it any more
 		}

@@ -87,7 +87,6 @@ func (p *pass) each(ctx context.Context, slots []slot, do step) (stopped bool, e
 // tend brings a slot to a pod that is available and has its identity and claims.
 func (p *pass) tend(ctx context.Context, s slot) (stop bool, err error) {
 	pod := s.pod
-	pending := false
 	switch {
 	case pod == nil:
 		return true, p.createPod(ctx, s.ordinal)
@@ -97,23 +96,26 @@ func (p *pass) tend(ctx context.Context, s slot) (stop bool, err error) {
 		}
 		return true, err
 	case pod.Status.Phase == v1.PodPending && pod.DeletionTimestamp == nil:
-		pending = true
-		if err := p.createClaims(ctx, s.ordinal); err != nil {
-			return true, err
-		}
-		if err := p.alignClaims(ctx, pod, s.ordinal); err != nil {
-			return true, err
-		}
-	}
-	if isMonotonic(p.set) && (pod.DeletionTimestamp != nil || !isReady(pod) || !p.isAvailable(pod)) {
+		return true, p.tendPending(ctx, s)
+	case isMonotonic(p.set) && (pod.DeletionTimestamp != nil || !isReady(pod) || !p.isAvailable(pod)):
 		return true, nil
 	}
-	if !pending { // its claims have been seen to, and the cache does not show that yet
-		if err := p.settleClaims(ctx, pod, s.ordinal); err != nil {
-			return false, p.updateFailed(ctx, pod, err)
-		}
+	if err := p.settleClaims(ctx, pod, s.ordinal); err != nil {
+		return false, p.updateFailed(ctx, pod, err)
 	}
 	return false, p.updatePod(ctx, pod, s.ordinal)
+}
+
+// tendPending gives a pod that cannot run yet the claims that it may lack. An
+// ordered set does no more about it.
+func (p *pass) tendPending(ctx context.Context, s slot) error {
+	if err := p.createClaims(ctx, s.ordinal); err != nil {
+		return err
+	}
+	if err := p.alignClaims(ctx, s.pod, s.ordinal); err != nil || isMonotonic(p.set) {
+		return err
+	}
+	return p.updatePod(ctx, s.pod, s.ordinal)
 }
 
 // release makes the claims of a condemned pod go with it, or stay, as the retention policy has it.

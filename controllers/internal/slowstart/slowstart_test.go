@@ -114,22 +114,26 @@ func TestRunCallsABatchAtOnce(t *testing.T) {
 }
 
 func TestRunCallsNoMoreThanItMayAtOnce(t *testing.T) {
-	var running, most atomic.Int64
 	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		running, most := 0, 0
 		if _, err := slowstart.Run(t.Context(), 3000, func(context.Context, int) error {
-			now := running.Add(1)
-			for before := most.Load(); now > before && !most.CompareAndSwap(before, now); before = most.Load() {
-			}
+			mu.Lock()
+			running++
+			most = max(most, running)
+			mu.Unlock()
 			time.Sleep(time.Second)
-			running.Add(-1)
+			mu.Lock()
+			running--
+			mu.Unlock()
 			return nil
 		}); err != nil {
 			t.Fatal(err)
 		}
+		if most != 500 {
+			t.Errorf("%d calls at once, want 500", most)
+		}
 	})
-	if most.Load() != 500 {
-		t.Errorf("%d calls at once, want 500", most.Load())
-	}
 }
 
 func TestRunStopsBetweenBatches(t *testing.T) {

@@ -58,7 +58,12 @@ func (e *engineEvents) reloaded(r server.Reload) {
 	if len(steps) > 0 {
 		what = strings.Join(steps, ", ")
 	}
-	e.record(corev1.EventTypeNormal, "ConfigReloaded", fmt.Sprintf("Configuration %.12s applied: %s", r.Digest, what))
+	eventType := corev1.EventTypeNormal
+	if len(r.Errors) > 0 {
+		eventType = corev1.EventTypeWarning
+		what += "; tried again: " + schema.Errors(r.Errors).Error()
+	}
+	e.record(eventType, "ConfigReloaded", fmt.Sprintf("Configuration %.12s applied: %s", r.Digest, what))
 }
 
 func (e *engineEvents) rejected(r *config.Rejection) {

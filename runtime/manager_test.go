@@ -213,8 +213,9 @@ func (p *process) expect(name, what string, want func(status) bool) {
 
 // reloadRecord as /debug/reloads shows it.
 type reloadRecord struct {
-	Result string
-	Errors []struct {
+	Result  string
+	Trigger string
+	Errors  []struct {
 		Line    int
 		Path    string
 		Message string
@@ -457,6 +458,57 @@ func TestAReloadUnderWayIsShown(t *testing.T) {
 	p.newestReload("is applied", func(r reloadRecord) bool { return r.Result == "applied" && len(r.Plan) > 0 })
 }
 
+// A file that is rejected while an older one is still being applied is the
+// newest, also when the older one is done.
+func TestARejectionDuringAReloadStaysTheNewest(t *testing.T) {
+	release, hanging := make(chan struct{}), make(chan struct{})
+	p := run(t, controlplane.Shared(t), "rejected-meanwhile", descriptor("slow-controller", func(context.Context, string) (work.Result, error) {
+		close(hanging)
+		<-release
+		return work.Result{}, nil
+	}))
+	select {
+	case <-hanging:
+	case <-time.After(30 * time.Second):
+		t.Fatal("it does not reconcile")
+	}
+	p.edit(func(c *schema.ControllerManagerConfiguration) {
+		c.Controllers.Sections["slow-controller"].Base().Enabled = false
+	})
+	p.newestReload("is under way", func(r reloadRecord) bool { return r.Result == "applying" && len(r.Plan) > 0 })
+	if err := os.WriteFile(p.file, []byte("not: [closed"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p.newestReload("is rejected", func(r reloadRecord) bool { return r.Result == "rejected" })
+	applied := p.metric("wheelhouse_config_reloads_total{result=\"applied\"} ")
+	close(release)
+	eventually(t, 30*time.Second, "the older one is applied", func(context.Context) error {
+		if p.metric("wheelhouse_config_reloads_total{result=\"applied\"} ") == applied {
+			return errors.New("it is not counted")
+		}
+		return nil
+	})
+	p.newestReload("is the rejected one", func(r reloadRecord) bool { return r.Result == "rejected" })
+	if got := p.metric("wheelhouse_config_last_reload_successful "); got != "0" {
+		t.Errorf("the last reload is shown as successful: %s", got)
+	}
+}
+
+// metric is the value of the series that begins as given.
+func (p *process) metric(series string) string {
+	p.t.Helper()
+	_, body, err := p.get(p.t.Context(), "/metrics")
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	_, value, found := strings.Cut(string(body), "\n"+series)
+	if !found {
+		p.t.Fatalf("no %s in the metrics", series)
+	}
+	value, _, _ = strings.Cut(value, "\n")
+	return value
+}
+
 // A port that is in use does not hold up the rest of an edit, is said with
 // its place in the file, and is served as soon as it is free.
 func TestAPortIsServedOnceItIsFree(t *testing.T) {
@@ -479,9 +531,18 @@ func TestAPortIsServedOnceItIsFree(t *testing.T) {
 	})
 	p.expect("worker", "is disabled by the same edit", func(s status) bool { return s.State == "Disabled" })
 	p.newestReload("is recorded with its error", func(r reloadRecord) bool { return len(r.Errors) == 1 && r.Errors[0].Line > 0 })
+	if got := p.metric("wheelhouse_config_last_reload_successful "); got != "0" {
+		t.Errorf("the last reload is shown as successful: %s", got)
+	}
 	if err := occupant.Close(); err != nil {
 		t.Fatal(err)
 	}
 	p.url = fmt.Sprintf("https://127.0.0.1:%d", address.Port)
 	p.expect("worker", "is shown on the new port", func(s status) bool { return s.State == "Disabled" })
+	p.newestReload("says that nothing is left to do", func(r reloadRecord) bool {
+		return r.Trigger == "retry" && r.Result == "applied" && len(r.Errors) == 0
+	})
+	if got := p.metric("wheelhouse_config_last_reload_successful "); got != "1" {
+		t.Errorf("the last reload is not shown as successful: %s", got)
+	}
 }

@@ -17,6 +17,9 @@ import (
 // it is tried again, as with a port that was still in use.
 const partsRetry = 5 * time.Second
 
+// retryTrigger is that of the record which says that nothing is left to be tried again.
+const retryTrigger = "retry"
+
 // followReloads finishes current, and applies what the source finds.
 func (m *Manager) followReloads(ctx context.Context, current *reload) {
 	unapplied := current.unapplied
@@ -41,7 +44,7 @@ func (m *Manager) followReloads(ctx context.Context, current *reload) {
 				continue
 			}
 			if current != nil {
-				m.finish(current, server.Superseded)
+				m.finish(current, current.replaced())
 			}
 			current = m.apply(update.Snapshot)
 			unapplied = current.unapplied
@@ -69,8 +72,11 @@ func (m *Manager) applyAgain(unapplied []part) []part {
 		return err == nil
 	})
 	if len(unapplied) == 0 {
-		m.metrics.ReloadApplied(m.clock.Now())
+		now := m.clock.Now()
+		status := m.configStatus()
+		m.metrics.ReloadApplied(now, status.Rejected == nil)
 		m.log.Info("what could not be applied of the configuration is applied now")
+		m.reloads.add(server.Reload{At: now, Trigger: retryTrigger, Digest: status.Running.Digest, Result: server.Applied})
 	}
 	return unapplied
 }
@@ -82,6 +88,16 @@ type reload struct {
 	settled <-chan struct{}
 	// unapplied are parts that stay as they were.
 	unapplied []part
+}
+
+// replaced is the result when a newer configuration has come.
+func (r *reload) replaced() server.Result {
+	select {
+	case <-r.settled:
+		return server.Applied
+	default:
+		return server.Superseded
+	}
 }
 
 // apply makes snapshot the desired state of every part. The controllers follow
@@ -142,6 +158,13 @@ func originOf(origins map[string]schema.Origin, path string) (first schema.Origi
 	return first
 }
 
+// configStatus is what /configz tells.
+func (m *Manager) configStatus() server.ConfigStatus {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.status
+}
+
 // show makes snapshot what /configz tells.
 func (m *Manager) show(snapshot *config.Snapshot, effective *schema.ControllerManagerConfiguration, pending []supervisor.PendingSetting) {
 	running := *snapshot
@@ -171,7 +194,8 @@ func (m *Manager) finish(r *reload, result server.Result) {
 		// What could not be applied must be seen by whoever watches reloads.
 		m.metrics.ReloadRejected()
 	} else {
-		m.metrics.ReloadApplied(m.clock.Now())
+		// A newer file may have been rejected while this one was being applied.
+		m.metrics.ReloadApplied(m.clock.Now(), m.configStatus().Rejected == nil)
 	}
 	m.log.Info("configuration applied", "digest", r.record.Digest, "trigger", r.record.Trigger,
 		"steps", len(r.record.Plan), "errors", len(r.record.Errors), "took", r.record.Took)
@@ -223,11 +247,18 @@ func (l *reloadLog) begin(r server.Reload) {
 func (l *reloadLog) add(r server.Reload) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	kept := append([]server.Reload{r}, l.records...)
-	l.records = kept[:min(len(kept), reloadsKept)]
-	if r.Result != server.Rejected {
+	l.records = inserted(l.records, r)
+	l.records = l.records[:min(len(l.records), reloadsKept)]
+	if l.underWay != nil && l.underWay.At.Equal(r.At) {
 		l.underWay = nil
 	}
+}
+
+// inserted returns a copy of records, which are newest first, with r at its
+// place: a file may be rejected while one that came before it is being applied.
+func inserted(records []server.Reload, r server.Reload) []server.Reload {
+	at, _ := slices.BinarySearchFunc(records, r.At, func(record server.Reload, at time.Time) int { return at.Compare(record.At) })
+	return slices.Insert(slices.Clone(records), at, r)
 }
 
 // newestFirst returns the remembered reloads. Took of the one under way is the
@@ -240,5 +271,5 @@ func (l *reloadLog) newestFirst() []server.Reload {
 	}
 	current := *l.underWay
 	current.Took = l.now().Sub(current.At)
-	return append([]server.Reload{current}, l.records...)
+	return inserted(l.records, current)
 }

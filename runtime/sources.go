@@ -15,11 +15,7 @@ const startTrigger = filewatch.TriggerStart
 // sources are what the server shows.
 func (m *Manager) sources() server.Sources {
 	return server.Sources{
-		Config: func() server.ConfigStatus {
-			m.mu.Lock()
-			defer m.mu.Unlock()
-			return m.status
-		},
+		Config:            m.configStatus,
 		Controllers:       m.supervisor.Status,
 		ControllerHandler: m.supervisor.Handler,
 		Reloads:           m.reloads.newestFirst,

@@ -114,7 +114,8 @@ const (
 // Reload is the record of one reload.
 type Reload struct {
 	At time.Time
-	// Trigger is why the file was read: start, event, poll or signal.
+	// Trigger is why the file was read: start, event, poll or signal; or retry
+	// when what could not be applied of it has been.
 	Trigger string
 	// Digest is the sha256 of the file's bytes, in hex.
 	Digest string

@@ -40,6 +40,8 @@ type Logging struct {
 	mu     sync.Mutex
 	format string
 	routed bool
+	// applied is what Apply was given last.
+	applied *schema.Logging
 }
 
 type output struct{ slog.Handler }
@@ -73,7 +75,9 @@ func (l *Logging) Logger(module string) *slog.Logger {
 	return slog.New(root.WithAttrs([]slog.Attr{slog.String(moduleKey, module)}))
 }
 
-// Apply takes effect at once for all loggers handed out. With an error nothing changes.
+// Apply takes effect at once for all loggers handed out. With an error nothing
+// changes, nor does anything when c is what was applied before: then a level of
+// SetVerbosity stays.
 func (l *Logging) Apply(c schema.Logging) error {
 	if c.Format == "" {
 		c.Format = formatAuto
@@ -91,17 +95,25 @@ func (l *Logging) Apply(c schema.Logging) error {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if a := l.applied; a != nil && a.Format == c.Format && a.Level == c.Level && maps.Equal(a.Modules, c.Modules) {
+		return nil
+	}
+	c.Modules = maps.Clone(c.Modules)
 	if c.Format != l.format {
 		l.format = c.Format
 		l.output.Store(&output{l.handler(c.Format)})
 	}
-	return l.setLevels(&levels{common: c.Level, modules: maps.Clone(c.Modules)})
+	if err := l.setLevels(&levels{common: c.Level, modules: c.Modules}); err != nil {
+		return err
+	}
+	l.applied = &c
+	return nil
 }
 
 // Verbosity is the level of modules without one of their own.
 func (l *Logging) Verbosity() int { return l.levels.Load().common }
 
-// SetVerbosity changes it until the next Apply; below 0 is an error.
+// SetVerbosity changes it until an Apply of something else; below 0 is an error.
 func (l *Logging) SetVerbosity(v int) error {
 	if v < 0 {
 		return fmt.Errorf("log level %d, want 0 or more", v)

@@ -103,7 +103,7 @@ func TestLevels(t *testing.T) {
 	}
 }
 
-func TestVerbosityOverridesUntilTheNextApply(t *testing.T) {
+func TestVerbosityOverridesUntilSomethingElseIsApplied(t *testing.T) {
 	var w lockedBuffer
 	l := telemetry.NewLogging(&w, false)
 	must(t, l.Apply(schema.Logging{Level: 1, Modules: map[string]int{"work": 3}}))
@@ -119,6 +119,10 @@ func TestVerbosityOverridesUntilTheNextApply(t *testing.T) {
 	}
 	if err := l.SetVerbosity(-1); err == nil {
 		t.Error("-1 accepted")
+	}
+	must(t, l.Apply(schema.Logging{Level: 1, Modules: map[string]int{"work": 3}}))
+	if got := l.Verbosity(); got != 5 {
+		t.Errorf("verbosity %d after what was applied before was applied again", got)
 	}
 	must(t, l.Apply(schema.Logging{Level: 1}))
 	if got := l.Verbosity(); got != 1 {

@@ -108,10 +108,11 @@ func (m *Metrics) DropController(name string) { m.controllers.drop(name) }
 // several goroutines.
 func (m *Metrics) SetSources(s Sources) { m.sources.Store(&s) }
 
-// ReloadApplied counts a configuration that was applied.
-func (m *Metrics) ReloadApplied(at time.Time) {
+// ReloadApplied counts a configuration that was applied; newest is false when
+// a newer one has been rejected since.
+func (m *Metrics) ReloadApplied(at time.Time, newest bool) {
 	m.reloads.WithLabelValues(resultApplied).Inc()
-	m.reloadSuccessful.Set(1)
+	m.reloadSuccessful.Set(number(newest))
 	m.reloadTimestamp.Set(float64(at.UnixMilli()) / 1000)
 }
 

@@ -89,7 +89,7 @@ func filled() *telemetry.Metrics {
 	})
 	m.SetFeature("CoordinatedLeaderElection", "BETA", false)
 	m.SetFeature("JobManagedBy", "", true)
-	m.ReloadApplied(time.UnixMilli(1_700_000_000_500))
+	m.ReloadApplied(time.UnixMilli(1_700_000_000_500), true)
 	m.SetPendingRestart(2)
 	return m
 }
@@ -123,6 +123,10 @@ func TestOwnFamilies(t *testing.T) {
 	m.ReloadSuperseded()
 	expect(t, m, "wheelhouse_config_last_reload_successful", " 0")
 	expect(t, m, "wheelhouse_config_reloads_total", "result=applied 1", "result=rejected 2", "result=superseded 1")
+
+	m.ReloadApplied(time.Now(), false)
+	expect(t, m, "wheelhouse_config_last_reload_successful", " 0")
+	expect(t, m, "wheelhouse_config_reloads_total", "result=applied 2", "result=rejected 2", "result=superseded 1")
 }
 
 func TestFamiliesKeepPrometheusConventions(t *testing.T) {

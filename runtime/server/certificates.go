@@ -116,7 +116,11 @@ func (c *certificates) setSelfSigned(wanted bool, host string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.selfSigned = wanted
-	if !wanted || c.status.Source == selfSignedSource && c.host == host {
+	if !wanted {
+		return nil
+	}
+	if c.status.Source == selfSignedSource && c.host == host {
+		c.status.LastError = "" // of files that are not asked for any more
 		return nil
 	}
 	return c.selfSign(host)

@@ -220,6 +220,9 @@ func TestCertificate_PathsChangeLive(t *testing.T) {
 		t.Fatal("no error for files that are not there")
 	}
 	mustContain(t, err.Error(), missing.CertFile, "no such file", "server.tls.certFile")
+	if err := s.Apply(cfg); err == nil {
+		t.Error("applied again, files that are not there yet are no error")
+	}
 	waitForName(t, s, "first")
 
 	// They are followed all the same.
@@ -227,6 +230,20 @@ func TestCertificate_PathsChangeLive(t *testing.T) {
 	write(t, missing.CertFile, cert)
 	write(t, missing.KeyFile, key)
 	waitForName(t, s, "second")
+	if err := s.Apply(cfg); err != nil {
+		t.Errorf("the files are there: %v", err)
+	}
+	// What has been loaded once is not missing, though the next content is bad.
+	write(t, missing.KeyFile, []byte("bad"))
+	eventually(t, "the bad key is seen", func() error {
+		if s.Status().Certificate.LastError == "" {
+			return errors.New("no error is shown")
+		}
+		return nil
+	})
+	if err := s.Apply(cfg); err != nil {
+		t.Errorf("the last good files stay in use: %v", err)
+	}
 
 	// The old files are not followed any more.
 	cert, key = ca.issue(t, "third")
@@ -248,6 +265,25 @@ func TestCertificate_PathsChangeLive(t *testing.T) {
 		t.Fatal(err)
 	}
 	waitForName(t, s, "third")
+}
+
+// An error of files that are not asked for any more is not shown.
+func TestCertificate_BackToSelfSigned(t *testing.T) {
+	s := run(t, Options{Config: schema.Server{Authorization: everything}})
+	cfg := s.config
+	cfg.TLS = schema.ServerTLS{CertFile: "/nowhere/tls.crt", KeyFile: "/nowhere/tls.key", ClientCAFile: "/nowhere/ca.crt"}
+	if err := s.Apply(cfg); err == nil {
+		t.Fatal("no error for files that are not there")
+	}
+	if status := s.Status(); status.Certificate.LastError == "" || status.ClientCA.LastError == "" {
+		t.Fatalf("status is %+v", status)
+	}
+	if err := s.Apply(s.config); err != nil {
+		t.Fatal(err)
+	}
+	if status := s.Status(); status.Certificate.LastError != "" || status.ClientCA.LastError != "" {
+		t.Errorf("status is %+v", status)
+	}
 }
 
 func TestCertificate_FirstOneCannotBeRead(t *testing.T) {

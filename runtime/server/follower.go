@@ -37,6 +37,11 @@ type follower struct {
 	watcher      *filewatch.Watcher
 	cancel       context.CancelFunc
 	running      sync.WaitGroup
+
+	mu sync.Mutex
+	// unloaded says why the pair and the client CA have not been used since
+	// their paths were set; nil from when they have.
+	unloaded struct{ pair, clientCA error }
 }
 
 func newFollower(log *slog.Logger, paths tlsFiles, c *certificates, t *trust) *follower {
@@ -59,6 +64,13 @@ func (f *follower) load() error {
 		set = f.watcher.Read()
 	}
 	return f.take(set, true)
+}
+
+// missing says which files could not be used since their paths were set.
+func (f *follower) missing() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return errors.Join(f.unloaded.pair, f.unloaded.clientCA)
 }
 
 func (f *follower) start() {
@@ -90,22 +102,30 @@ func (f *follower) changed(set filewatch.Set) {
 
 // take uses the files that changed, or all of them.
 func (f *follower) take(set filewatch.Set, all bool) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	files := map[string]filewatch.File{}
 	for _, file := range set.Files {
 		files[file.Path] = file
 	}
-	var errs []error
 	cert, key, ca := files[f.paths.cert], files[f.paths.key], files[f.paths.clientCA]
+	var pairErr, caErr error
 	if f.paths.cert != "" && (all || cert.Changed || key.Changed) {
-		errs = append(errs, f.certificates.usePair(cert, key))
+		pairErr = f.certificates.usePair(cert, key)
+		if all || pairErr == nil || f.unloaded.pair != nil {
+			f.unloaded.pair = pairErr
+		}
 	}
 	switch {
 	case f.paths.clientCA == "":
 		f.trust.useFile(nil)
 	case all || ca.Changed:
-		errs = append(errs, f.useClientCA(ca))
+		caErr = f.useClientCA(ca)
+		if all || caErr == nil || f.unloaded.clientCA != nil {
+			f.unloaded.clientCA = caErr
+		}
 	}
-	return errors.Join(errs...)
+	return errors.Join(pairErr, caErr)
 }
 
 func (f *follower) useClientCA(file filewatch.File) error {

@@ -142,7 +142,7 @@ func (s *Server) apply(cfg schema.Server) error {
 // was used before goes on until they can.
 func (s *Server) applyFiles(paths tlsFiles) error {
 	if s.files != nil && s.files.paths == paths {
-		return nil
+		return s.files.missing()
 	}
 	s.files.stop()
 	s.files = newFollower(s.log, paths, s.certificates, s.trust)

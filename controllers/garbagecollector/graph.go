@@ -257,7 +257,7 @@ func (g *graph) setAbsent(claim identity) changes {
 func (g *graph) setRequested(uid types.UID) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if n := g.nodes[uid]; n != nil && n.observed {
+	if n := g.nodes[uid]; n != nil && n.observed && !n.deleting { // otherwise it was seen already
 		n.requested = true
 	}
 }

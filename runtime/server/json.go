@@ -176,8 +176,11 @@ func known(t time.Time) *time.Time {
 	return &t
 }
 
-// seconds of d, to the millisecond.
-func seconds(d time.Duration) float64 { return d.Round(time.Millisecond).Seconds() }
+// seconds of d, to the millisecond. It is one division: Duration.Seconds adds
+// two numbers, which makes 1.2429999999999999 of 1243 ms.
+func seconds(d time.Duration) float64 {
+	return float64(d.Round(time.Millisecond).Milliseconds()) / 1000
+}
 
 func listed[T any](list []T) []T {
 	if list == nil {

@@ -147,7 +147,10 @@ func measureDaemon(b *testing.B, w workload) requests {
 func measurePeer(b *testing.B, name string, w workload, args ...string) requests {
 	b.Helper()
 	return measureWork(b, name, w, controlplane.FromPeer,
-		func(b *testing.B, cp *controlplane.ControlPlane) program { b.Helper(); return startPeer(b, cp, args...) })
+		func(b *testing.B, cp *controlplane.ControlPlane) program {
+			b.Helper()
+			return startPeer(b, cp, args...)
+		})
 }
 
 // compare adds the rows of a workload to the results.

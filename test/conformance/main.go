@@ -36,11 +36,8 @@ func main() {
 	flag.IntVar(&o.procs, "procs", 8, "tests at the same time")
 	flag.DurationVar(&o.timeout, "timeout", 45*time.Minute, "of all tests")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := o.run(ctx); err != nil {
+	if err := o.runUntilSignal(); err != nil {
 		fmt.Fprintln(os.Stderr, "conformance:", err)
-		stop()
 		os.Exit(1)
 	}
 }
@@ -50,6 +47,12 @@ type options struct {
 	peer               bool
 	nodes, procs       int
 	timeout            time.Duration
+}
+
+func (o options) runUntilSignal() error {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	return o.run(ctx)
 }
 
 func (o options) run(ctx context.Context) (err error) {

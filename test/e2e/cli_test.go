@@ -67,6 +67,11 @@ func TestTheCommandsTellTheirOutcomeByExitCode(t *testing.T) {
 			t.Errorf("%v: exit code %d, want %d and %q:\n%s", c.args, code, c.code, c.says, out)
 		}
 	}
+	alone := exec.CommandContext(t.Context(), binary, "status")
+	alone.Env = []string{"HOME=" + t.TempDir()}
+	if out, err := alone.CombinedOutput(); err == nil || !strings.Contains(string(out), "give --kubeconfig") {
+		t.Errorf("status without a kubeconfig: %v:\n%s", err, out)
+	}
 	out, err := exec.CommandContext(t.Context(), binary, append(append([]string(nil), status...), kubeconfig, "--output", "json")...).Output()
 	if err != nil {
 		t.Fatal(err)

@@ -18,8 +18,8 @@ import (
 
 	"github.com/wheelhouse-project/wheelhouse/controllers/internal/ownerindex"
 	"github.com/wheelhouse-project/wheelhouse/controllers/internal/podcontrol"
+	"github.com/wheelhouse-project/wheelhouse/controllers/internal/unsettled"
 	"github.com/wheelhouse-project/wheelhouse/runtime/controller"
-	"github.com/wheelhouse-project/wheelhouse/runtime/informers"
 	"github.com/wheelhouse-project/wheelhouse/runtime/work"
 	"github.com/wheelhouse-project/wheelhouse/schema"
 )
@@ -71,12 +71,13 @@ func Descriptor() controller.Descriptor {
 type jobController struct {
 	jobs    cache.Indexer
 	pods    cache.Indexer
-	lease   *informers.Lease
 	control podcontrol.Control
 	clock   clock.PassiveClock
 	logger  *slog.Logger
 	metrics *metrics
 	notes   *notes
+	unsure  *unsettled.Keys
+	doomed  *podcontrol.Doomed
 	queue   *work.Queue[work.ObjectName]
 	orphans *work.Queue[orphanKey]
 	// dropStartTime of a Job that is suspended.
@@ -102,11 +103,12 @@ func New(env controller.Env, _ *schema.JobController) (*controller.Controller, e
 	c := &jobController{
 		jobs:          jobs.Indexer(),
 		pods:          pods.Indexer(),
-		lease:         env.Informers,
 		control:       podcontrol.Control{Client: env.Client, Events: env.Events},
 		clock:         env.Clock,
 		logger:        env.Logger,
 		notes:         newNotes(),
+		unsure:        unsettled.New(env.Informers.CatchUp, env.Clock),
+		doomed:        podcontrol.NewDoomed(),
 		dropStartTime: env.FeatureEnabled(gateMutableScheduling),
 	}
 	if c.metrics, err = newMetrics(env.Metrics); err != nil {

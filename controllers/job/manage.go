@@ -56,15 +56,13 @@ func (c *jobController) kill(ctx context.Context, key work.ObjectName, job *batc
 
 func (c *jobController) delete(ctx context.Context, key work.ObjectName, job *batchv1.Job, pod *v1.Pod) error {
 	err := c.control.Delete(ctx, job, pod)
-	if podcontrol.OutcomeUnknown(err) {
-		c.notes.unsure(key)
-	}
+	c.unsure.Note(key, err)
 	return err
 }
 
 // create creates the planned pods, as many as the API server takes.
 func (c *jobController) create(ctx context.Context, key work.ObjectName, s *state, planned []creation) managed {
-	if c.notes.isDoomed(key, s.job.UID) {
+	if c.doomed.Has(key, s.job.UID) {
 		return managed{}
 	}
 	pod, err := newPods(s.job, s.indexed, s.perIndex)
@@ -74,9 +72,7 @@ func (c *jobController) create(ctx context.Context, key work.ObjectName, s *stat
 	done := make([]bool, len(planned))
 	created, err := slowstart.Run(ctx, len(planned), func(ctx context.Context, i int) error {
 		_, err := c.control.Create(ctx, s.job, pod(planned[i]))
-		if podcontrol.OutcomeUnknown(err) {
-			c.notes.unsure(key)
-		}
+		c.unsure.Note(key, err)
 		if !podcontrol.NamespaceTerminating(err) {
 			c.metrics.created(s, planned[i], err)
 		}
@@ -89,8 +85,8 @@ func (c *jobController) create(ctx context.Context, key work.ObjectName, s *stat
 			made.indexes = append(made.indexes, planned[i].index)
 		}
 	}
+	c.doomed.Note(key, s.job.UID, err)
 	if podcontrol.NamespaceTerminating(err) {
-		c.notes.doom(key, s.job.UID)
 		made.err = nil
 	}
 	return made

@@ -15,20 +15,14 @@ import (
 type notes struct {
 	mu       sync.Mutex
 	backOffs map[work.ObjectName]backOff
-	// unsureOf are the keys with a request whose outcome is not known.
-	unsureOf map[work.ObjectName]bool
 	// wroteAt is when the status was last written.
 	wroteAt map[work.ObjectName]time.Time
-	// doomed are the Jobs whose namespace is being deleted.
-	doomed map[work.ObjectName]types.UID
 }
 
 func newNotes() *notes {
 	return &notes{
 		backOffs: map[work.ObjectName]backOff{},
-		unsureOf: map[work.ObjectName]bool{},
 		wroteAt:  map[work.ObjectName]time.Time{},
-		doomed:   map[work.ObjectName]types.UID{},
 	}
 }
 
@@ -44,26 +38,6 @@ func (n *notes) setBackOff(key work.ObjectName, record backOff) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.backOffs[key] = record
-}
-
-// unsure notes that a request of key may have done something, or not.
-func (n *notes) unsure(key work.ObjectName) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.unsureOf[key] = true
-}
-
-func (n *notes) isUnsure(key work.ObjectName) bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.unsureOf[key]
-}
-
-// sure notes that the caches hold whatever the requests of key have done.
-func (n *notes) sure(key work.ObjectName) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	delete(n.unsureOf, key)
 }
 
 func (n *notes) wrote(key work.ObjectName, now time.Time) {
@@ -84,25 +58,9 @@ func (n *notes) pause(key work.ObjectName, now time.Time) time.Duration {
 	return max(0, pace-now.Sub(at).Abs())
 }
 
-// doom notes that no pod can be created for a Job any more, since its
-// namespace is being deleted.
-func (n *notes) doom(key work.ObjectName, uid types.UID) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.doomed[key] = uid
-}
-
-func (n *notes) isDoomed(key work.ObjectName, uid types.UID) bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.doomed[key] == uid
-}
-
 func (n *notes) forget(key work.ObjectName) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	delete(n.backOffs, key)
-	delete(n.unsureOf, key)
 	delete(n.wroteAt, key)
-	delete(n.doomed, key)
 }

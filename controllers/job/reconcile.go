@@ -18,11 +18,8 @@ import (
 // the caches hold all that the last call wrote.
 func (c *jobController) reconcile(ctx context.Context, key work.ObjectName) (work.Result, error) {
 	// 1. After a request whose outcome is not known, the caches may lack what it did.
-	if c.notes.isUnsure(key) {
-		if err := c.lease.CatchUp(ctx, c.clock.Now()); err != nil {
-			return work.Result{}, fmt.Errorf("find out what a failed request has done: %w", err)
-		}
-		c.notes.sure(key)
+	if err := c.unsure.Settle(ctx, key); err != nil {
+		return work.Result{}, err
 	}
 
 	// 2. Whether there is anything to be done.
@@ -32,6 +29,7 @@ func (c *jobController) reconcile(ctx context.Context, key work.ObjectName) (wor
 	}
 	if !exists || jobs.Finished(job) != nil {
 		c.notes.forget(key)
+		c.doomed.Forget(key)
 		return work.Result{}, nil
 	}
 	if _, external := managedElsewhere(job); external {

@@ -169,6 +169,20 @@ func TestJSON(t *testing.T) {
 	}
 }
 
+func TestJSON_SecondsHaveThreeDecimalsAtMost(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		0:                           "0",
+		1243 * time.Millisecond:     "1.243",
+		-1500 * time.Millisecond:    "-1.5",
+		2567499 * time.Microsecond:  "2.567",
+		26999600 * time.Microsecond: "27",
+	} {
+		if got, err := json.Marshal(seconds(d)); err != nil || string(got) != want {
+			t.Errorf("%s is %s, want %s: %v", d, got, want, err)
+		}
+	}
+}
+
 func TestJSON_NothingKnown(t *testing.T) {
 	h := handler(t, Sources{})
 	for target, want := range map[string]string{

@@ -5,9 +5,9 @@ import "sync"
 // gate holds work back until the graph knows what that work relies on.
 //
 // Nothing is looked at before the gate is open: every monitor has shown all of
-// its resource, or cannot at present. That an owner has no further dependents
-// is believed only while the graph is complete: monitors that cannot show
-// their resource have been waited for.
+// its resource, cannot at present, or takes long. That an owner has no further
+// dependents is believed only while the graph is complete: every monitor has
+// shown all of its resource, or has failed to for syncTimeout.
 type gate struct {
 	mu             sync.Mutex
 	open, complete bool

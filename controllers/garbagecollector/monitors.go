@@ -21,6 +21,9 @@ const (
 	// syncTimeout is how long a monitor that cannot list its resource keeps
 	// owners waiting whose dependents must all be known.
 	syncTimeout = 30 * time.Second
+	// openTimeout is how long anything waits for a monitor. What is deleted is
+	// decided without it; but an owner that it has not shown yet costs a read.
+	openTimeout = 10 * time.Second
 	// syncCheck is how often a monitor that has not synced is looked at.
 	syncCheck = time.Second
 )
@@ -246,7 +249,7 @@ func (m *monitors) evaluate() {
 	open, complete := true, true
 	m.mu.Lock()
 	for _, monitor := range m.byResource {
-		open = open && (monitor.synced || monitor.failing)
+		open = open && (monitor.synced || monitor.failing || m.c.clock.Since(monitor.started) >= openTimeout)
 		complete = complete && (monitor.synced || monitor.overdue)
 	}
 	open, complete = open && len(m.byResource) > 0, complete && len(m.byResource) > 0

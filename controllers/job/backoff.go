@@ -22,11 +22,20 @@ type backOff struct {
 	failures int
 	// last is when the last of them failed.
 	last time.Time
+	// seen are the pods that the record has, of those that were last added:
+	// if the finalizer cannot be removed they are found again.
+	seen map[types.UID]bool
 }
 
 // after returns the record after pods have finished too. A success begins it
 // anew; failures at the same instant as the success or before are forgotten.
 func (b backOff) after(finished []*v1.Pod) backOff {
+	seen := make(map[types.UID]bool, len(finished))
+	for _, pod := range finished {
+		seen[pod.UID] = true
+	}
+	finished = b.unseen(finished)
+	b.seen = seen
 	var success time.Time
 	for _, pod := range finished {
 		if at := finishTime(pod); pod.Status.Phase == v1.PodSucceeded && at.After(success) {
@@ -34,7 +43,7 @@ func (b backOff) after(finished []*v1.Pod) backOff {
 		}
 	}
 	if !success.IsZero() {
-		b = backOff{uid: b.uid}
+		b = backOff{uid: b.uid, seen: seen}
 	}
 	for _, pod := range finished {
 		if pod.Status.Phase == v1.PodSucceeded {
@@ -46,6 +55,26 @@ func (b backOff) after(finished []*v1.Pod) backOff {
 				b.last = at
 			}
 		}
+	}
+	return b
+}
+
+// unseen are those of finished that the record does not have.
+func (b backOff) unseen(finished []*v1.Pod) []*v1.Pod {
+	unseen := make([]*v1.Pod, 0, len(finished))
+	for _, pod := range finished {
+		if !b.seen[pod.UID] {
+			unseen = append(unseen, pod)
+		}
+	}
+	return unseen
+}
+
+// by returns the record with nothing in it that is later than now. Where the
+// clock of a node is ahead, a pod that has ended would end in future.
+func (b backOff) by(now time.Time) backOff {
+	if b.last.After(now) {
+		b.last = now
 	}
 	return b
 }
@@ -87,7 +116,7 @@ func finishTime(pod *v1.Pod) time.Time {
 	if pod.DeletionTimestamp != nil {
 		grace := time.Duration(0)
 		if pod.DeletionGracePeriodSeconds != nil {
-			grace = time.Duration(*pod.DeletionGracePeriodSeconds) * time.Second
+			grace = seconds(*pod.DeletionGracePeriodSeconds)
 		}
 		return pod.DeletionTimestamp.Add(-grace)
 	}

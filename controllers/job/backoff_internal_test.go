@@ -1,6 +1,7 @@
 package job
 
 import (
+	"math"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -8,6 +9,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 )
 
@@ -40,6 +42,51 @@ func TestBackOffCountsFailuresSinceTheLastSuccess(t *testing.T) {
 		got := stored.after(test.finished)
 		if got.failures != test.failures || test.failures > 0 && !got.last.Equal(start.Add(time.Duration(test.last)*time.Second)) {
 			t.Errorf("%s: %+v", test.name, got)
+		}
+	}
+}
+
+// Pods whose finalizer could not be removed are found again; they are counted once.
+func TestBackOffCountsAPodOnce(t *testing.T) {
+	named := func(uid types.UID, pod *v1.Pod) *v1.Pod {
+		pod.UID = uid
+		return pod
+	}
+	ignored, success := named("a", endedAt(v1.PodFailed, 1)), named("b", endedAt(v1.PodSucceeded, 2))
+	later, last := named("c", endedAt(v1.PodFailed, 3)), named("d", endedAt(v1.PodFailed, 4))
+	record := backOff{uid: "job"}.after([]*v1.Pod{ignored})
+	if record = record.after([]*v1.Pod{ignored}); record.failures != 1 {
+		t.Errorf("a failure found twice: %+v", record)
+	}
+	record = record.after([]*v1.Pod{ignored, success, later})
+	if record = record.after([]*v1.Pod{success, last}); record.failures != 2 || !record.last.Equal(start.Add(4*time.Second)) {
+		t.Errorf("a success found twice: %+v", record)
+	}
+	if record = record.after(nil); record.failures != 2 || len(record.seen) != 0 {
+		t.Errorf("in the end: %+v", record)
+	}
+}
+
+// The clock of a node that is ahead does not prolong the back-off.
+func TestBackOffBeginsNowAtTheLatest(t *testing.T) {
+	record := backOff{}.after([]*v1.Pod{endedAt(v1.PodFailed, 3600)}).by(start)
+	if got := record.wait(start); got != 10*time.Second {
+		t.Errorf("%s", got)
+	}
+	if got := record.by(start.Add(time.Minute)); !got.last.Equal(start) {
+		t.Errorf("later: %+v", got)
+	}
+}
+
+// What no duration can hold is no deadline that has passed.
+func TestADeadlineMayBeBeyondAllTimes(t *testing.T) {
+	job := testJob(1, 1)
+	job.Status.StartTime = ptr.To(metav1.NewTime(start))
+	for _, limit := range []int64{1 << 34, math.MaxInt64} {
+		job.Spec.ActiveDeadlineSeconds = &limit
+		s := newState(job, nil, nil, start.Add(time.Hour))
+		if left, limited := s.untilDeadline(); !limited || left < 1<<40 || s.decide() != nil {
+			t.Errorf("%d seconds: %s left, %+v", limit, left, s.decide())
 		}
 	}
 }
@@ -176,7 +223,7 @@ func nextPod(t *testing.T, s *state, c creation) *v1.Pod {
 		t.Fatal(err)
 	}
 	pod := makePod(c)
-	pod.UID = "pod"
+	pod.UID = types.UID("pod made at " + time.Now().String())
 	if !s.perIndex {
 		pod.Finalizers = nil
 	}

@@ -2,6 +2,7 @@ package job
 
 import (
 	"context"
+	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
 	batchv1 "k8s.io/api/batch/v1"
@@ -21,15 +22,17 @@ type managed struct {
 	// indexes of the created pods.
 	indexes []int
 	removed []*v1.Pod
-	err     error
+	// found is true if one of removed was there still, which the caches are
+	// to show: others may have deleted all of them, and the caches not know yet.
+	found bool
+	err   error
 }
 
 // manage does what the plan says.
 func (c *jobController) manage(ctx context.Context, key work.ObjectName, s *state, p plan) managed {
 	switch {
 	case len(p.remove) > 0:
-		removed, err := c.remove(ctx, key, s.job, p.remove)
-		return managed{removed: removed, err: err}
+		return c.remove(ctx, key, s.job, p.remove)
 	case len(p.create) > 0:
 		return c.create(ctx, key, s, p.create)
 	default:
@@ -39,13 +42,19 @@ func (c *jobController) manage(ctx context.Context, key work.ObjectName, s *stat
 
 // remove gives pods up: without the finalizer first, so that they are not
 // counted as failures.
-func (c *jobController) remove(ctx context.Context, key work.ObjectName, job *batchv1.Job, pods []*v1.Pod) ([]*v1.Pod, error) {
-	return each(pods, func(pod *v1.Pod) error {
-		if err := c.release(ctx, pod); err != nil {
-			return err
+func (c *jobController) remove(ctx context.Context, key work.ObjectName, job *batchv1.Job, pods []*v1.Pod) managed {
+	var any atomic.Bool
+	removed, err := each(pods, func(pod *v1.Pod) error {
+		if hasFinalizer(pod) {
+			found, err := c.release(ctx, pod)
+			if err != nil || !found {
+				return err
+			}
+			any.Store(true)
 		}
 		return c.delete(ctx, key, job, pod)
 	})
+	return managed{removed: removed, found: any.Load(), err: err}
 }
 
 // kill deletes the active pods of a Job that has come to its end.

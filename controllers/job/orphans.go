@@ -109,7 +109,7 @@ func (c *jobController) reconcileOrphan(ctx context.Context, key orphanKey) (wor
 			orphaned = append(orphaned, pod)
 		}
 	}
-	_, err := each(orphaned, func(pod *v1.Pod) error { return c.release(ctx, pod) })
+	_, err := c.releaseAll(ctx, orphaned)
 	return work.Result{}, err
 }
 

@@ -2,6 +2,7 @@ package job
 
 import (
 	"fmt"
+	"math"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -118,7 +119,14 @@ func (s *state) untilDeadline() (time.Duration, bool) {
 	if limit == nil || s.start == nil {
 		return 0, false
 	}
-	return time.Duration(*limit)*time.Second - s.now.Sub(s.start.Time), true
+	return seconds(*limit) - s.now.Sub(s.start.Time), true
+}
+
+// seconds of a field that the API leaves unbounded: what no duration can hold
+// is longer than anything lasts.
+func seconds(count int64) time.Duration {
+	const most = int64(math.MaxInt64 / time.Second)
+	return time.Duration(min(count, most)) * time.Second
 }
 
 // trueCondition returns the condition of that type if it is true.

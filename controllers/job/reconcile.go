@@ -82,26 +82,37 @@ func (c *jobController) sync(ctx context.Context, key work.ObjectName, job *batc
 		// As it was when the controller stopped, as far as pods tell.
 		record = backOff{uid: job.UID}.after(s.counted())
 	}
+	record = record.by(s.now)
+	c.notes.setBackOff(key, record)
 
 	// 2. As long as the end is not decided, there are to be enough pods.
 	end := s.decide()
+	var due time.Duration // what becomes so without an event
+	if left, limited := s.untilDeadline(); limited && end == nil {
+		due = max(left, lookAgain)
+	}
 	var p plan
 	var made managed
 	manages := end == nil && job.DeletionTimestamp == nil
 	action := actionReconciling
 	if manages {
-		p = s.plan(record.after(s.finished))
+		p = s.plan(record.after(s.finished).by(s.now))
+		due = soonest(due, p.wait)
 		action = actionOf(p)
 		made = c.manage(ctx, key, s, p)
+		if len(made.removed) > 0 && made.err == nil {
+			// Only the caches can tell which of them are terminating. Of pods
+			// that are gone already, an event is on its way.
+			if made.found {
+				return work.Result{RequeueAfter: lookAgain}, action, nil
+			}
+			return work.Result{RequeueAfter: due}, action, nil
+		}
+		if made.err == nil {
+			made.err = c.trackAgain(ctx, s)
+		}
 		if made.err != nil && podcontrol.GivenUp(ctx, made.err) {
 			return work.Result{}, action, made.err // of our own doing: nothing to tell
-		}
-		if len(made.removed) > 0 && made.err == nil {
-			// Only the caches can tell which of them are terminating.
-			return work.Result{RequeueAfter: lookAgain}, action, nil
-		}
-		if err := c.trackAgain(ctx, s); err != nil {
-			return work.Result{}, action, err
 		}
 	}
 	if end == nil && s.completed(len(s.active)+made.created-len(made.removed)) {
@@ -114,16 +125,10 @@ func (c *jobController) sync(ctx context.Context, key work.ObjectName, job *batc
 	if err == nil {
 		err = made.err
 	}
-	if err != nil || end != nil {
-		return work.Result{RequeueAfter: wait}, action, err
+	if end == nil {
+		wait = soonest(wait, due)
 	}
-
-	// 4. What becomes due without an event.
-	wait = soonest(wait, p.wait)
-	if left, limited := s.untilDeadline(); limited {
-		wait = soonest(wait, max(left, lookAgain))
-	}
-	return work.Result{RequeueAfter: wait}, action, nil
+	return work.Result{RequeueAfter: wait}, action, err
 }
 
 // soonest of two waits, of which 0 is none.

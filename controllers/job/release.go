@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"sync/atomic"
 
 	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
@@ -21,41 +22,52 @@ type finalizerPatch struct {
 	} `json:"metadata"`
 }
 
-// release removes the finalizer of a pod, which may be gone already.
-func (c *jobController) release(ctx context.Context, pod *v1.Pod) error {
-	if !hasFinalizer(pod) {
-		return nil
-	}
+// release removes the finalizer of a pod that holds it, and returns false if
+// the pod is gone already.
+func (c *jobController) release(ctx context.Context, pod *v1.Pod) (found bool, err error) {
 	var patch finalizerPatch
 	patch.Metadata.Removed = []string{batchv1.JobTrackingFinalizer}
-	if err := c.patch(ctx, pod, patch); err != nil {
-		return fmt.Errorf("remove the finalizer of pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	if found, err = c.patch(ctx, pod, patch); err != nil {
+		return false, fmt.Errorf("remove the finalizer of pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
-	return nil
+	return found, nil
+}
+
+// releaseAll releases pods and tells whether any of them was found.
+func (c *jobController) releaseAll(ctx context.Context, pods []*v1.Pod) (bool, error) {
+	var any atomic.Bool
+	_, err := each(pods, func(pod *v1.Pod) error {
+		found, err := c.release(ctx, pod)
+		if found {
+			any.Store(true)
+		}
+		return err
+	})
+	return any.Load(), err
 }
 
 // track adds the finalizer to a pod that has lost it.
 func (c *jobController) track(ctx context.Context, pod *v1.Pod) error {
 	var patch finalizerPatch
 	patch.Metadata.Added = []string{batchv1.JobTrackingFinalizer}
-	if err := c.patch(ctx, pod, patch); err != nil {
+	if _, err := c.patch(ctx, pod, patch); err != nil {
 		return fmt.Errorf("add the finalizer to pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
 	return nil
 }
 
-// patch returns nil if the pod is gone. If another one has its name now, the
+// patch returns false if the pod is gone. If another one has its name now, the
 // conflict is resolved by the cache, which will tell.
-func (c *jobController) patch(ctx context.Context, pod *v1.Pod, patch finalizerPatch) error {
+func (c *jobController) patch(ctx context.Context, pod *v1.Pod, patch finalizerPatch) (found bool, err error) {
 	patch.Metadata.UID = pod.UID
 	body, err := json.Marshal(patch)
 	if err != nil {
-		return err
+		return false, err
 	}
 	_, err = c.control.Client.CoreV1().Pods(pod.Namespace).
 		Patch(ctx, pod.Name, types.StrategicMergePatchType, body, metav1.PatchOptions{})
 	if apierrors.IsNotFound(err) {
-		return nil
+		return false, nil
 	}
-	return err
+	return err == nil, err
 }

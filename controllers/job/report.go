@@ -65,7 +65,8 @@ func (c *jobController) report(ctx context.Context, key work.ObjectName, step *s
 	if written != s.job {
 		c.notes.wrote(key, s.now)
 	}
-	c.notes.setBackOff(key, step.record.after(a.counted))
+	c.notes.setBackOff(key, step.record.after(a.counted).by(s.now))
+	a.counted = step.record.unseen(a.counted)
 	c.metrics.counted(s, &a)
 	switch changed {
 	case eventSuspended:
@@ -76,14 +77,15 @@ func (c *jobController) report(ctx context.Context, key work.ObjectName, step *s
 	if err := c.kill(ctx, key, s.job, killed); err != nil {
 		return 0, err
 	}
-	if _, err := each(a.release, func(pod *v1.Pod) error { return c.release(ctx, pod) }); err != nil {
+	found, err := c.releaseAll(ctx, a.release)
+	if err != nil {
 		return 0, err
 	}
 	switch {
 	case finishable:
 		return 0, c.finish(ctx, key, written, &a.status, end)
-	case a.limited, len(killed) > 0:
-		return lookAgain, nil
+	case found && (a.limited || len(killed) > 0):
+		return lookAgain, nil // else an event is on its way
 	default:
 		return 0, nil
 	}
@@ -132,8 +134,17 @@ func (c *jobController) finish(ctx context.Context, key work.ObjectName, job *ba
 	now := c.clock.Now()
 	settled := settle(status, func(types.UID) bool { return false })
 	appendCondition(status, end.final(), end.reason, end.message, now)
+	// The API takes no finished Job without these, nor one that ended before it
+	// began, whether it was suspended or the clock was set back meanwhile.
+	if status.StartTime == nil && ptr.Deref(job.Spec.Completions, 1) != 0 {
+		status.StartTime = ptr.To(metav1.NewTime(now))
+	}
 	if !end.failed {
-		status.CompletionTime = ptr.To(metav1.NewTime(now))
+		completed := metav1.NewTime(now)
+		if status.StartTime != nil && completed.Before(status.StartTime) {
+			completed = *status.StartTime
+		}
+		status.CompletionTime = &completed
 	}
 	if _, err := c.write(ctx, job, status); err != nil {
 		return err

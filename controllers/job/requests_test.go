@@ -2,6 +2,7 @@ package job_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
 	"github.com/wheelhouse-project/wheelhouse/test/apiproxy"
 	"github.com/wheelhouse-project/wheelhouse/test/harness"
@@ -168,6 +170,48 @@ func TestMalformedObjectsAreBorne(t *testing.T) {
 	})
 	c.succeed(slices.Concat(pods[1:], []v1.Pod{next})...)
 	c.waitFor("work", "completion", ended(batchv1.JobComplete, "CompletionsReached"), counts(0, 2, 1), indexes("0,1", ""))
+}
+
+// Pods that others have deleted, which the cache does not know yet, are not
+// released and deleted over and over again.
+func TestPodsThatAreGoneAreLeftToTheirEvents(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name   string
+		change func(*batchv1.Job)
+		check  func(batchv1.JobStatus) string
+	}{
+		{"suspended", suspend, condition(batchv1.JobSuspended, v1.ConditionTrue, "JobSuspended", "")},
+		{"ended", func(j *batchv1.Job) { j.Spec.ActiveDeadlineSeconds = ptr.To[int64](1) }, ended(batchv1.JobFailed, "DeadlineExceeded")},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			c := start(t, harness.Options{})
+			c.create(newJob("work", size(3, 3)))
+			pods := c.waitForPods("work", 3)
+			c.waitFor("work", "the pods", counts(3, 0, 0))
+			release := c.Proxy.HoldWatches(podResource)
+			for i := range pods {
+				c.patchPod(pods[i].Name, `{"metadata":{"finalizers":null}}`)
+				c.deletePod(pods[i].Name)
+			}
+			c.change("work", test.change)
+			harness.Eventually(t, soon, "the first attempt", func(context.Context) error {
+				if len(c.writes("patch")) == 0 {
+					return errors.New("no patch")
+				}
+				return nil
+			})
+			harness.Throughout(t, aWhile, "patience", func(context.Context) error {
+				if patches, deletes := len(c.writes("patch")), len(c.writes("delete")); patches > 12 || deletes > 12 {
+					return fmt.Errorf("%d patches, %d deletions", patches, deletes)
+				}
+				return nil
+			})
+			release()
+			c.waitFor("work", "the change", test.check)
+		})
+	}
 }
 
 // A Job that cannot have its pods is tried again at a calm pace.

@@ -513,7 +513,8 @@ func (p *process) metric(series string) string {
 // its place in the file, and is served as soon as it is free.
 func TestAPortIsServedOnceItIsFree(t *testing.T) {
 	var count atomic.Int64
-	p := run(t, controlplane.Shared(t), "occupied", descriptor("worker", counted(&count)))
+	cp := controlplane.Shared(t)
+	p := run(t, cp, "occupied", descriptor("worker", counted(&count)))
 	running := func(s status) bool { return s.State == "Running" }
 	p.expect("worker", "runs", running)
 	occupant, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -534,6 +535,16 @@ func TestAPortIsServedOnceItIsFree(t *testing.T) {
 	if got := p.metric("wheelhouse_config_last_reload_successful "); got != "0" {
 		t.Errorf("the last reload is shown as successful: %s", got)
 	}
+	client := kubernetes.NewForConfigOrDie(cp.AdminConfig())
+	eventually(t, 30*time.Second, "a warning names the port", func(ctx context.Context) error {
+		events, err := client.CoreV1().Events(metav1.NamespaceSystem).List(ctx, metav1.ListOptions{
+			FieldSelector: "involvedObject.name=occupied,reason=ConfigReloaded,type=Warning",
+		})
+		if err == nil && (len(events.Items) == 0 || !strings.Contains(events.Items[0].Message, "server.bindAddress, server.port")) {
+			err = fmt.Errorf("%+v", events.Items)
+		}
+		return err
+	})
 	if err := occupant.Close(); err != nil {
 		t.Fatal(err)
 	}

@@ -119,7 +119,10 @@ func (m *Manager) apply(snapshot *config.Snapshot) *reload {
 		if err := p.apply(effective); err != nil {
 			m.log.Error("a part of the configuration could not be applied and stays as it was, it is tried again", "path", p.path, "err", err)
 			r.unapplied = append(r.unapplied, p)
-			r.record.Errors = append(r.record.Errors, schema.Error{Origin: originOf(snapshot.Origins, p.path), Path: p.path, Message: err.Error()})
+			for _, err := range unjoined(err) {
+				r.record.Errors = append(r.record.Errors,
+					schema.Error{Origin: originOf(snapshot.Origins, p.path, err), Path: p.path, Message: err.Error()})
+			}
 		}
 	}
 	for _, gate := range schema.FeatureGates() {
@@ -148,14 +151,38 @@ func (m *Manager) parts() []part {
 	}
 }
 
-// originOf is where the first value below path comes from that has a place in the file.
-func originOf(origins map[string]schema.Origin, path string) (first schema.Origin) {
+// unjoined are the errors that err was joined from.
+func unjoined(err error) []error {
+	joined, ok := err.(interface{ Unwrap() []error }) //nolint:errorlint // what wraps a join says more than its parts
+	if !ok {
+		return []error{err}
+	}
+	var all []error
+	for _, part := range joined.Unwrap() {
+		all = append(all, unjoined(part)...)
+	}
+	return all
+}
+
+// originOf is where the value that err begins with comes from, else the first
+// value below path that has a place in the file.
+func originOf(origins map[string]schema.Origin, path string, err error) (first schema.Origin) {
 	for at, origin := range origins {
-		if strings.HasPrefix(at, path+".") && origin.Line > 0 && (first.Line == 0 || origin.Line < first.Line) {
+		switch {
+		case origin.Line == 0 || !strings.HasPrefix(at, path+"."):
+		case beginsWith(err.Error(), at):
+			return origin
+		case first.Line == 0 || origin.Line < first.Line:
 			first = origin
 		}
 	}
 	return first
+}
+
+// beginsWith tells whether path as a whole is the first word of message.
+func beginsWith(message, path string) bool {
+	rest, found := strings.CutPrefix(message, path)
+	return found && (rest == "" || strings.ContainsRune(" ,:", rune(rest[0])))
 }
 
 // configStatus is what /configz tells.

@@ -260,6 +260,25 @@ func TestPodsOfIndexes(t *testing.T) {
 
 func indexOfPod(pod *v1.Pod) string { return pod.Labels[batchv1.JobCompletionIndexAnnotation] }
 
+// A deletion that was cut off between its two steps is requested again.
+func TestDeletionsAreFinished(t *testing.T) {
+	bound := func(pod *v1.Pod) { pod.Spec.NodeName = "node" }
+	pods := []*v1.Pod{
+		testPod("stuck", v1.PodPending, -1, deleting, untracked),
+		testPod("held by the finalizer", v1.PodPending, -1, deleting),
+		testPod("ended by the node", v1.PodRunning, -1, deleting, untracked, bound),
+		testPod("active", v1.PodPending, -1, untracked),
+	}
+	s := newState(testJob(3, 3), pods, nil, start.Add(time.Second))
+	if stuck, checkIn := s.stuck(); len(stuck) != 0 || checkIn != 4*time.Second {
+		t.Errorf("soon: %d pods, again in %s", len(stuck), checkIn)
+	}
+	s = newState(testJob(3, 3), pods, nil, start.Add(time.Minute))
+	if stuck, checkIn := s.stuck(); len(stuck) != 1 || stuck[0] != pods[0] || checkIn != 0 {
+		t.Errorf("late: %d pods, again in %s", len(stuck), checkIn)
+	}
+}
+
 func TestSuspendedCondition(t *testing.T) {
 	var status batchv1.JobStatus
 	for i, test := range []struct {

@@ -57,7 +57,8 @@ func (c *jobController) remove(ctx context.Context, key work.ObjectName, job *ba
 	return managed{removed: removed, found: any.Load(), err: err}
 }
 
-// kill deletes the active pods of a Job that has come to its end.
+// kill deletes pods as they are: the active ones of a Job that has come to its
+// end, and those whose deletion has come to a halt.
 func (c *jobController) kill(ctx context.Context, key work.ObjectName, job *batchv1.Job, pods []*v1.Pod) error {
 	_, err := each(pods, func(pod *v1.Pod) error { return c.delete(ctx, key, job, pod) })
 	return err

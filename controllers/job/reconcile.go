@@ -116,19 +116,24 @@ func (c *jobController) sync(ctx context.Context, key work.ObjectName, job *batc
 		}
 	}
 	if end == nil && s.completed(len(s.active)+made.created-len(made.removed)) {
+		due = 0
 		end = &outcome{reason: batchv1.JobReasonCompletionsReached, message: messageCompletions}
 	}
 
-	// 3. The status, and what may be done once it is written.
+	// 3. Pods that nobody would ever finish would keep the Job from its end.
+	stuck, checkIn := s.stuck()
+	due = soonest(due, checkIn)
+	if err := c.kill(ctx, key, job, stuck); err != nil && made.err == nil {
+		made.err = err
+	}
+
+	// 4. The status, and what may be done once it is written.
 	step := step{state: s, record: record, end: end, made: made, manages: manages && made.err == nil}
 	wait, err := c.report(ctx, key, &step)
 	if err == nil {
 		err = made.err
 	}
-	if end == nil {
-		wait = soonest(wait, due)
-	}
-	return work.Result{RequeueAfter: wait}, action, err
+	return work.Result{RequeueAfter: soonest(wait, due)}, action, err
 }
 
 // soonest of two waits, of which 0 is none.

@@ -11,6 +11,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/wheelhouse-project/wheelhouse/controllers/internal/availability"
+	"github.com/wheelhouse-project/wheelhouse/controllers/internal/podcontrol"
 )
 
 // state of a Job and its pods, as the caches show it. All that is decided about
@@ -191,6 +192,19 @@ func (s *state) completed(active int) bool {
 		return s.succeeded > 0
 	}
 	return s.succeeded >= int(*s.job.Spec.Completions)
+}
+
+// stuck are the pods whose deletion has to be requested again, and checkIn is
+// when there may be one more, 0 if there cannot be.
+func (s *state) stuck() (stuck []*v1.Pod, checkIn time.Duration) {
+	for _, pod := range s.terminating {
+		again, wait := podcontrol.DeletionStuck(pod, s.now)
+		if again {
+			stuck = append(stuck, pod)
+		}
+		checkIn = soonest(checkIn, wait)
+	}
+	return stuck, checkIn
 }
 
 // counted are the finished pods that a status has counted and that are still

@@ -5,6 +5,7 @@ import (
 	"github.com/wheelhouse-project/wheelhouse/controllers/cronjob"
 	"github.com/wheelhouse-project/wheelhouse/controllers/daemonset"
 	"github.com/wheelhouse-project/wheelhouse/controllers/deployment"
+	"github.com/wheelhouse-project/wheelhouse/controllers/garbagecollector"
 	"github.com/wheelhouse-project/wheelhouse/controllers/job"
 	"github.com/wheelhouse-project/wheelhouse/controllers/replicaset"
 	"github.com/wheelhouse-project/wheelhouse/controllers/replicationcontroller"
@@ -20,6 +21,7 @@ func All() []controller.Descriptor {
 		daemonset.Descriptor(),
 		cronjob.Descriptor(),
 		deployment.Descriptor(),
+		garbagecollector.Descriptor(),
 		job.Descriptor(),
 		replicaset.Descriptor(),
 		replicationcontroller.Descriptor(),

@@ -17,7 +17,6 @@ func (m *Manager) lead(ctx context.Context) {
 // lost returns when no controller reconciles any more. One that does not end
 // ends the process: it could write beside the next leader.
 func (m *Manager) lost() {
-	m.log.Info("stopping the controllers: this process does not lead any more")
 	m.supervisor.SetLeading(false)
 	<-m.supervisor.Settled()
 	if err := m.supervisor.StuckAfterLoss(); err != nil {

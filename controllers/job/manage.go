@@ -43,18 +43,18 @@ func (c *jobController) manage(ctx context.Context, key work.ObjectName, s *stat
 // remove gives pods up: without the finalizer first, so that they are not
 // counted as failures.
 func (c *jobController) remove(ctx context.Context, key work.ObjectName, job *batchv1.Job, pods []*v1.Pod) managed {
-	var any atomic.Bool
+	var one atomic.Bool
 	removed, err := each(pods, func(pod *v1.Pod) error {
 		if hasFinalizer(pod) {
 			found, err := c.release(ctx, pod)
 			if err != nil || !found {
 				return err
 			}
-			any.Store(true)
+			one.Store(true)
 		}
 		return c.delete(ctx, key, job, pod)
 	})
-	return managed{removed: removed, found: any.Load(), err: err}
+	return managed{removed: removed, found: one.Load(), err: err}
 }
 
 // kill deletes pods as they are: the active ones of a Job that has come to its

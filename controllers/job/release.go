@@ -35,15 +35,15 @@ func (c *jobController) release(ctx context.Context, pod *v1.Pod) (found bool, e
 
 // releaseAll releases pods and tells whether any of them was found.
 func (c *jobController) releaseAll(ctx context.Context, pods []*v1.Pod) (bool, error) {
-	var any atomic.Bool
+	var one atomic.Bool
 	_, err := each(pods, func(pod *v1.Pod) error {
 		found, err := c.release(ctx, pod)
 		if found {
-			any.Store(true)
+			one.Store(true)
 		}
 		return err
 	})
-	return any.Load(), err
+	return one.Load(), err
 }
 
 // track adds the finalizer to a pod that has lost it.

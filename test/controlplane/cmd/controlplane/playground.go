@@ -38,6 +38,11 @@ func (o *playground) run(ctx context.Context) (err error) {
 	if err := o.resolve(); err != nil {
 		return err
 	}
+	unlock, err := lock(o.dir)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, unlock()) }()
 	cp, err := o.startControlPlane(ctx)
 	if err != nil {
 		return unlessInterrupted(ctx, err)

@@ -18,6 +18,7 @@ import (
 	apischema "k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/wheelhouse-project/wheelhouse/test/controlplane"
 	"github.com/wheelhouse-project/wheelhouse/test/harness"
 )
 
@@ -46,7 +47,7 @@ var together = map[string]func(w *world){
 }
 
 func TestAcceptance(t *testing.T) {
-	shared := newSharedWorld(t)
+	shared := newSharedWorld(t, controlplane.Shared(t))
 	for name, scenario := range together {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -88,7 +89,7 @@ func acceptance04(w *world) {
 	w.configMap("child", ownedBy(configMapRef(owner), yes()), finalizer("x/y"))
 	w.delete(configMaps, "owner", metav1.DeletePropagationForeground)
 	w.terminating("child")
-	harness.Throughout(w.t, 15*time.Second, "wait of the owner", func(ctx context.Context) error {
+	harness.Throughout(w.t, 8*time.Second, "wait of the owner", func(ctx context.Context) error {
 		object, err := w.get(ctx, configMaps, "owner")
 		if err != nil || object == nil || !slices.Equal(object.Finalizers, []string{"foregroundDeletion"}) {
 			return fmt.Errorf("the owner is %v: %w", object, err)
@@ -157,7 +158,7 @@ func acceptance09(w *world) {
 	w.configMap("unknown", ownedBy(unknown, nil))
 	w.configMap("missing", ownedBy(metav1.OwnerReference{APIVersion: "v1", Kind: "PersistentVolume", Name: "missing", UID: "missing-pv"}, nil))
 	w.gone(configMaps, "missing")
-	w.stays(15*time.Second, configMaps, "unknown")
+	w.stays(8*time.Second, configMaps, "unknown")
 }
 
 func acceptance10Running(w *world) { w.badReferences(w.another(w.t), func() {}) }
@@ -229,7 +230,7 @@ func acceptance12(w *world) {
 	if _, err := w.engine.Admin.CoreV1().PersistentVolumes().Create(w.t.Context(), pv, metav1.CreateOptions{}); err != nil {
 		w.t.Fatal(err)
 	}
-	harness.Throughout(w.t, 15*time.Second, "life of the volume", func(ctx context.Context) error {
+	harness.Throughout(w.t, 8*time.Second, "life of the volume", func(ctx context.Context) error {
 		got, err := w.engine.Admin.CoreV1().PersistentVolumes().Get(ctx, name, metav1.GetOptions{})
 		if err == nil && got.DeletionTimestamp != nil {
 			return errors.New("it is being deleted")

@@ -15,6 +15,7 @@ import (
 
 	"github.com/wheelhouse-project/wheelhouse/controllers/garbagecollector"
 	"github.com/wheelhouse-project/wheelhouse/test/apiproxy"
+	"github.com/wheelhouse-project/wheelhouse/test/controlplane"
 	"github.com/wheelhouse-project/wheelhouse/test/harness"
 )
 
@@ -127,7 +128,7 @@ func (w *world) monitors(n int) {
 }
 
 func TestAcceptance13_AnOwnerOfAnOlderVersion(t *testing.T) {
-	w := newSharedWorld(t)
+	w := newSharedWorld(t, controlplane.Shared(t))
 	d := w.define("olds", "v1", "v1beta1")
 	before := w.summary().Monitors
 	owner := d.custom("v1beta1", "owner")
@@ -156,7 +157,7 @@ func TestAcceptance13_AnOwnerOfAnOlderVersion(t *testing.T) {
 }
 
 func TestAcceptance14And15_CustomResourcesComeAndGo(t *testing.T) {
-	w := newSharedWorld(t)
+	w := newSharedWorld(t, controlplane.Shared(t))
 	before := w.summary().Monitors
 	d := crd{w: w, group: "gc-things.example.com", plural: "things"}
 	for range 2 {
@@ -193,7 +194,18 @@ func TestAcceptance14And15_CustomResourcesComeAndGo(t *testing.T) {
 }
 
 func TestAcceptance16_ABrokenConversionStopsNothingElse(t *testing.T) {
-	w := newSharedWorld(t)
+	t.Parallel()
+	// It delays every garbage collector that starts meanwhile.
+	cp, err := controlplane.Start(t.Context(), controlplane.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := cp.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	w := newSharedWorld(t, cp)
 	w.instance.Stop()
 	d := w.define("brokens", "v1", "v2")
 	d.custom("v1", "stored")
@@ -239,7 +251,7 @@ func TestAcceptance16_ABrokenConversionStopsNothingElse(t *testing.T) {
 }
 
 func TestAnAggregatedAPIThatIsDownStopsNothingElse(t *testing.T) {
-	w := newSharedWorld(t)
+	w := newSharedWorld(t, controlplane.Shared(t))
 	services := apischema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"}
 	service := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService",

@@ -37,6 +37,7 @@ var (
 // world is a namespace with a garbage collector.
 type world struct {
 	t         *testing.T
+	cp        *controlplane.ControlPlane
 	namespace string
 	engine    *harness.Engine
 	instance  *harness.Instance
@@ -47,18 +48,21 @@ type world struct {
 // newWorld with an engine of its own, on which nothing runs yet.
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	engine := harness.New(t, controlplane.Shared(t), harness.Options{DiscoveryInterval: time.Second})
-	return inWorld(t, engine, nil, engine.Namespace)
+	cp := controlplane.Shared(t)
+	engine := harness.New(t, cp, harness.Options{DiscoveryInterval: time.Second})
+	return inWorld(t, cp, engine, nil, engine.Namespace)
 }
 
-func inWorld(t *testing.T, engine *harness.Engine, instance *harness.Instance, namespace string) *world {
+func inWorld(
+	t *testing.T, cp *controlplane.ControlPlane, engine *harness.Engine, instance *harness.Instance, namespace string,
+) *world {
 	t.Helper()
-	w := &world{t: t, namespace: namespace, engine: engine, instance: instance}
+	w := &world{t: t, cp: cp, namespace: namespace, engine: engine, instance: instance}
 	var err error
-	if w.metadata, err = metadata.NewForConfig(controlplane.Shared(t).AdminConfig()); err != nil {
+	if w.metadata, err = metadata.NewForConfig(cp.AdminConfig()); err != nil {
 		t.Fatal(err)
 	}
-	if w.dynamic, err = dynamic.NewForConfig(controlplane.Shared(t).AdminConfig()); err != nil {
+	if w.dynamic, err = dynamic.NewForConfig(cp.AdminConfig()); err != nil {
 		t.Fatal(err)
 	}
 	return w
@@ -72,7 +76,7 @@ func (w *world) start() {
 // another world in a namespace of its own, with the same garbage collector.
 func (w *world) another(t *testing.T) *world {
 	t.Helper()
-	return inWorld(t, w.engine, w.instance, controlplane.Shared(t).Namespace(t))
+	return inWorld(t, w.cp, w.engine, w.instance, w.cp.Namespace(t))
 }
 
 // option changes an object before it is created.
@@ -223,11 +227,10 @@ func (w *world) release(gvr apischema.GroupVersionResource, name, finalizer stri
 func yes() *bool { return ptr.To(true) }
 
 // newSharedWorld has a garbage collector that sees the whole cluster.
-func newSharedWorld(t *testing.T) *world {
+func newSharedWorld(t *testing.T, cp *controlplane.ControlPlane) *world {
 	t.Helper()
-	cp := controlplane.Shared(t)
 	engine := harness.New(t, cp, harness.Options{WholeCluster: true, DiscoveryInterval: time.Second})
-	w := inWorld(t, engine, nil, cp.Namespace(t))
+	w := inWorld(t, cp, engine, nil, cp.Namespace(t))
 	w.start()
 	w.ready()
 	return w

@@ -38,11 +38,12 @@ func TestReloadsAtAnyMomentChangeNothing(t *testing.T) {
 			living, doomed := w.forest()
 			removed := w.watchRemovals(living)
 			w.start()
-			stop := test.disturb(w)
+			stop := sync.OnceFunc(test.disturb(w))
+			t.Cleanup(stop)
 			for n := range reloadOwners {
 				w.delete(configMaps, fmt.Sprint("owner-", n), policyOf(n))
 			}
-			w.left(living, doomed)
+			w.disturbed(doomed)
 			stop()
 			w.left(living, doomed)
 			w.stays(2*time.Second, configMaps, "living")
@@ -157,19 +158,47 @@ func (w *world) watchRemovals(living map[types.UID]string) func() []string {
 	}
 }
 
+// disturbed waits until all that has to go is gone, or for a while: restarts
+// may follow one another too fast for a busy machine.
+func (w *world) disturbed(doomed map[types.UID]string) {
+	w.t.Helper()
+	end := time.Now().Add(20 * time.Second)
+	harness.Eventually(w.t, soon, "progress", func(ctx context.Context) error {
+		there, err := w.there(ctx)
+		if err != nil {
+			return err
+		}
+		for uid := range doomed {
+			if there[uid] && time.Now().Before(end) {
+				return errors.New("not all are gone")
+			}
+		}
+		return nil
+	})
+}
+
+// there are all ConfigMaps and Secrets, by UID.
+func (w *world) there(ctx context.Context) (map[types.UID]bool, error) {
+	there := map[types.UID]bool{}
+	for _, gvr := range []apischema.GroupVersionResource{configMaps, secrets} {
+		list, err := w.metadata.Resource(gvr).Namespace(w.namespace).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return nil, err
+		}
+		for i := range list.Items {
+			there[list.Items[i].UID] = true
+		}
+	}
+	return there, nil
+}
+
 // left waits until what is doomed is gone, and fails when anything else is.
 func (w *world) left(living, doomed map[types.UID]string) {
 	w.t.Helper()
 	harness.Eventually(w.t, 2*soon, "end of all that has to go", func(ctx context.Context) error {
-		there := map[types.UID]bool{}
-		for _, gvr := range []apischema.GroupVersionResource{configMaps, secrets} {
-			list, err := w.metadata.Resource(gvr).Namespace(w.namespace).List(ctx, metav1.ListOptions{})
-			if err != nil {
-				return err
-			}
-			for i := range list.Items {
-				there[list.Items[i].UID] = true
-			}
+		there, err := w.there(ctx)
+		if err != nil {
+			return err
 		}
 		for uid, name := range living {
 			if !there[uid] {

@@ -23,7 +23,7 @@ import (
 func TestAcceptance10_BadReferencesThatAreThereAtTheStart(t *testing.T) {
 	cp := controlplane.Shared(t)
 	engine := harness.New(t, cp, harness.Options{WholeCluster: true, DiscoveryInterval: time.Second})
-	w := inWorld(t, engine, nil, cp.Namespace(t))
+	w := inWorld(t, cp, engine, nil, cp.Namespace(t))
 	w.badReferences(w.another(t), w.start)
 }
 

@@ -151,9 +151,10 @@ func (m *Manager) parts() []part {
 	}
 }
 
-// unjoined are the errors that err was joined from.
+// unjoined are the errors that err was joined from. What wraps a join stays
+// whole: it says more than the parts.
 func unjoined(err error) []error {
-	joined, ok := err.(interface{ Unwrap() []error }) //nolint:errorlint // what wraps a join says more than its parts
+	joined, ok := err.(interface{ Unwrap() []error })
 	if !ok {
 		return []error{err}
 	}

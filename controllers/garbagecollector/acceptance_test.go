@@ -18,12 +18,11 @@ import (
 	apischema "k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/wheelhouse-project/wheelhouse/test/controlplane"
 	"github.com/wheelhouse-project/wheelhouse/test/harness"
 )
 
 // together are the scenarios that share one garbage collector, which sees the
-// whole cluster. No other one runs meanwhile.
+// whole of a cluster of its own.
 var together = map[string]func(w *world){
 	"01_ADependentGoesWithItsOwner":                     acceptance01,
 	"02_ADependentStaysWithAnotherOwner":                acceptance02,
@@ -47,7 +46,8 @@ var together = map[string]func(w *world){
 }
 
 func TestAcceptance(t *testing.T) {
-	shared := newSharedWorld(t, controlplane.Shared(t))
+	t.Parallel()
+	shared := newSharedWorld(t, ownControlPlane(t))
 	for name, scenario := range together {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -185,10 +185,14 @@ func (w *world) badReferences(other *world, collect func()) {
 
 func acceptance10Never(w *world) {
 	uid := types.UID("never-" + w.namespace)
+	var others []*world
 	for i, kind := range []string{"ConfigMap", "Secret", "Pod"} {
 		other := w.another(w.t)
+		others = append(others, other)
 		other.configMap("child", ownedBy(metav1.OwnerReference{APIVersion: "v1", Kind: kind, Name: fmt.Sprint("never-", i), UID: uid}, nil))
-		defer other.gone(configMaps, "child")
+	}
+	for _, other := range others {
+		other.gone(configMaps, "child")
 	}
 }
 

@@ -196,16 +196,7 @@ func TestAcceptance14And15_CustomResourcesComeAndGo(t *testing.T) {
 func TestAcceptance16_ABrokenConversionStopsNothingElse(t *testing.T) {
 	t.Parallel()
 	// It delays every garbage collector that starts meanwhile.
-	cp, err := controlplane.Start(t.Context(), controlplane.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := cp.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
-	w := newSharedWorld(t, cp)
+	w := newSharedWorld(t, ownControlPlane(t))
 	w.instance.Stop()
 	d := w.define("brokens", "v1", "v2")
 	d.custom("v1", "stored")

@@ -271,3 +271,19 @@ func (w *world) ready() {
 		return nil
 	})
 }
+
+// ownControlPlane for a test whose garbage collector, or whose resources, would
+// be in the way of others.
+func ownControlPlane(t *testing.T) *controlplane.ControlPlane {
+	t.Helper()
+	cp, err := controlplane.Start(t.Context(), controlplane.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := cp.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	return cp
+}

@@ -250,8 +250,7 @@ func TestIgnoredResourcesChangeWithoutARestart(t *testing.T) {
 	if !ok {
 		t.Fatal("the section has another type")
 	}
-	defaults := section.IgnoredResources
-	section.IgnoredResources = append(defaults[:len(defaults):len(defaults)], schema.GroupResource{Resource: "secrets"})
+	section.IgnoredResources = append(section.IgnoredResources, schema.GroupResource{Resource: "secrets"})
 	w.instance.ApplyLive(section)
 	w.monitors(before - 1)
 	// An owner that is not watched any more is looked up.

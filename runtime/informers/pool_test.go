@@ -427,6 +427,65 @@ func TestEveryBuiltInResourceHasATypedInformer(t *testing.T) {
 	}
 }
 
+func TestMonitorsShareWhatIsThere(t *testing.T) {
+	t.Parallel()
+	cp := controlplane.Shared(t)
+	pool, counted := newPool(t, cp.AdminConfig(), informers.Options{})
+	typed := pool.Lease("typed")
+	mustLease(t, typed, configMaps)
+	mustSync(t, typed)
+
+	monitors := pool.Lease("monitors")
+	monitor := func(gvr schema.GroupVersionResource) *informers.Informer {
+		t.Helper()
+		informer, err := monitors.Monitor(gvr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return informer
+	}
+	shared, own := monitor(configMaps), monitor(corev1.SchemeGroupVersion.WithResource("secrets"))
+	// One that is not served keeps nobody waiting.
+	missing := monitor(schema.GroupVersionResource{Group: "missing.example.com", Version: "v1", Resource: "missings"})
+	mustSync(t, monitors)
+	for _, informer := range []*informers.Informer{shared, own} {
+		if err := informer.WaitForSync(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "the error of the resource that is not served", func() bool { return missing.Err() != nil })
+	if missing.HasSynced() || own.Err() != nil {
+		t.Errorf("synced %v without being served; another one's error: %v", missing.HasSynced(), own.Err())
+	}
+	if err := monitors.CatchUp(t.Context(), time.Now()); err != nil {
+		t.Errorf("catch up beside a monitor that cannot list: %v", err)
+	}
+	if _, watches, _ := counted.counts("configmaps"); watches != 1 {
+		t.Errorf("%d watches for one typed informer and a monitor of it", watches)
+	}
+	got := map[string]informers.Status{}
+	for _, status := range pool.Status() {
+		got[status.Resource] = status
+	}
+	if s := got["configmaps.v1"]; s.Metadata || s.Monitored {
+		t.Errorf("somebody depends on the typed informer, but its status is %+v", s)
+	}
+	if s := got["secrets.v1"]; !s.Metadata || !s.Monitored {
+		t.Errorf("a monitor's own informer has status %+v", s)
+	}
+
+	// With the other users gone, a monitor that starts anew finds the same one.
+	typed.Release()
+	monitors.Release()
+	monitors = pool.Lease("monitors")
+	monitor(configMaps)
+	mustSync(t, monitors)
+	if _, watches, _ := counted.counts("configmaps"); watches != 1 {
+		t.Errorf("%d watches after a restart of the monitor", watches)
+	}
+	monitors.Release()
+}
+
 func TestClosedPoolLendsNothing(t *testing.T) {
 	t.Parallel()
 	pool, counted := newPool(t, controlplane.Shared(t).AdminConfig(), informers.Options{})

@@ -55,6 +55,10 @@ const (
 	waitingEntries = 1000
 )
 
+// verifyDelay is the time that the event of an owner may take longer than that
+// of its dependent, before a live read is made for it.
+const verifyDelay = 200 * time.Millisecond
+
 // collector is one life of the controller.
 type collector struct {
 	logger    *slog.Logger
@@ -133,6 +137,10 @@ func (c *collector) apply(changed changes, initial bool) {
 
 func (c *collector) enqueue(changed changes, initial bool) {
 	for _, t := range changed.tasks {
+		if t.claim != (identity{}) && !initial {
+			c.deletes.AddAfter(t, verifyDelay)
+			continue
+		}
 		c.deletes.AddEvent(t, initial)
 	}
 	for _, uid := range changed.orphans {

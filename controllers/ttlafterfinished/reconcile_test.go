@@ -80,7 +80,7 @@ func TestReconcile(t *testing.T) {
 				jobs: batchlisters.NewJobLister(store), deletions: deletions,
 			}
 			result, err := c.reconcile(t.Context(), cache.NewObjectName("a", "job"))
-			if (err != nil) != test.fails || test.answer == replaced && !errors.Is(err, replaced) {
+			if (err != nil) != test.fails || errors.Is(test.answer, replaced) && !errors.Is(err, replaced) {
 				t.Errorf("error %v", err)
 			}
 			if result.RequeueAfter != test.after {

@@ -14,6 +14,8 @@ import (
 	apischema "k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
+
+	"github.com/wheelhouse-project/wheelhouse/controllers/internal/podcontrol"
 )
 
 var (
@@ -30,7 +32,11 @@ func pod(labels map[string]string, ready bool, age time.Duration) *v1.Pod {
 }
 
 func testEngine(countTerminating bool) *engine[*appsv1.ReplicaSet] {
-	return &engine[*appsv1.ReplicaSet]{kind: replicaSets{}, options: Options{CountTerminating: countTerminating}}
+	return &engine[*appsv1.ReplicaSet]{
+		kind:    replicaSets{},
+		options: Options{CountTerminating: countTerminating},
+		doomed:  podcontrol.NewDoomed(),
+	}
 }
 
 func TestStatus(t *testing.T) {

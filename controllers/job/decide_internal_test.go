@@ -303,3 +303,33 @@ func TestSuspendedCondition(t *testing.T) {
 		}
 	}
 }
+
+// The pods that an announced end kills say nothing about their indexes.
+func TestAnAnnouncedEndFailsNoIndex(t *testing.T) {
+	for name, test := range map[string]struct {
+		announced bool
+		change    func(*v1.Pod)
+		want      string
+	}{
+		"killed by the end":         {true, deleting, "1"},
+		"failed by itself":          {true, func(p *v1.Pod) { p.Status.Phase = v1.PodFailed }, "1,2"},
+		"deleted before the end":    {false, deleting, "1,2"},
+		"still running at the end":  {true, func(*v1.Pod) {}, "1"},
+		"still running, and no end": {false, func(*v1.Pod) {}, "1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			job := testJob(3, 3)
+			job.Spec.CompletionMode = ptr.To(batchv1.IndexedCompletion)
+			job.Spec.BackoffLimitPerIndex = ptr.To[int32](0)
+			job.Status.FailedIndexes = ptr.To("1")
+			if test.announced {
+				job.Status.Conditions = []batchv1.JobCondition{
+					newCondition(batchv1.JobFailureTarget, v1.ConditionTrue, batchv1.JobReasonMaxFailedIndexesExceeded, "", start),
+				}
+			}
+			if got := stateOf(job, testPod("c", v1.PodRunning, 2, test.change)).failedIndexes.String(); got != test.want {
+				t.Errorf("failed indexes %q, want %q", got, test.want)
+			}
+		})
+	}
+}

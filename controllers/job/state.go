@@ -130,6 +130,9 @@ func (s *state) countIndexes() {
 	if s.perIndex && s.job.Status.FailedIndexes != nil {
 		failedBefore, _ = parseIndexes(*s.job.Status.FailedIndexes, s.completions)
 	}
+	// Pods that are killed because the end is announced fail no index.
+	announced := trueCondition(&s.job.Status, batchv1.JobFailureTarget) != nil ||
+		trueCondition(&s.job.Status, batchv1.JobSuccessCriteriaMet) != nil
 	var completed, failed []int
 	for _, pod := range s.pods {
 		index, ok := completionIndex(pod, s.completions)
@@ -141,7 +144,7 @@ func (s *state) countIndexes() {
 			if !failedBefore.has(index) && !s.listedAsFailed(pod) {
 				completed = append(completed, index)
 			}
-		case s.perIndex && s.hasFailed(pod) && s.failsIndex(pod):
+		case s.perIndex && s.hasFailed(pod) && s.failsIndex(pod) && !(announced && pod.DeletionTimestamp != nil):
 			failed = append(failed, index)
 		}
 	}

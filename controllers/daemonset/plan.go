@@ -7,6 +7,7 @@ import (
 
 	"github.com/wheelhouse-project/wheelhouse/controllers/internal/availability"
 	"github.com/wheelhouse-project/wheelhouse/controllers/internal/podcontrol"
+	"github.com/wheelhouse-project/wheelhouse/runtime/work"
 )
 
 // plan is what a reconcile is to do.
@@ -84,7 +85,7 @@ func (p *planner) repeatDeletions(node *surveyed, made *plan) {
 		if stuck {
 			made.remove(node.name, pod)
 		}
-		made.retryAfter = sooner(made.retryAfter, checkIn)
+		made.retryAfter = work.Soonest(made.retryAfter, checkIn)
 	}
 }
 
@@ -95,7 +96,7 @@ func (p *planner) settleNode(node *surveyed, surges bool, made *plan) {
 	for _, pod := range node.alive() {
 		if pod.Status.Phase == v1.PodFailed {
 			if wait := p.heldBack(node.name); wait > 0 {
-				made.retryAfter = sooner(made.retryAfter, wait)
+				made.retryAfter = work.Soonest(made.retryAfter, wait)
 				waits = true
 				continue
 			}
@@ -123,12 +124,4 @@ func (p *planner) settleNode(node *surveyed, surges bool, made *plan) {
 	if pods.old != nil && pods.current != nil && (!availability.IsReady(pods.old) || p.isAvailable(pods.current)) {
 		made.remove(node.name, pods.old)
 	}
-}
-
-// sooner of two waits, of which 0 is none.
-func sooner(a, b time.Duration) time.Duration {
-	if a == 0 || b != 0 && b < a {
-		return b
-	}
-	return a
 }

@@ -86,10 +86,10 @@ func (c *daemonSetController) finish(
 		return work.Result{}, made.err // of our own doing: nothing to report
 	}
 	reportIn, err := c.report(ctx, key, ds, p, made)
-	wait = sooner(wait, reportIn)
+	wait = work.Soonest(wait, reportIn)
 	// Ready pods become available without an event, also beside pods that are refused.
 	if next, found := availability.NextCheck(pods, ds.Spec.MinReadySeconds, p.now, c.clock); found {
-		wait = sooner(wait, max(next, time.Millisecond))
+		wait = work.Soonest(wait, max(next, time.Millisecond))
 	}
 	return work.Result{RequeueAfter: wait}, errors.Join(made.err, err)
 }

@@ -81,16 +81,10 @@ func urgent(before, after counts) bool {
 	onTheWay := before
 	onTheWay.current, onTheWay.ready, onTheWay.updated, onTheWay.available = after.current, after.ready, after.updated, after.available
 	return onTheWay != after ||
-		turned(before.current, after.current, after.desired) ||
-		turned(before.ready, after.ready, after.desired) ||
-		turned(before.updated, after.updated, after.desired) ||
-		turned(before.available, after.available, after.desired)
-}
-
-// turned tells whether a count that should grow to goal has arrived there, or
-// has fallen.
-func turned(before, after, goal int32) bool {
-	return after < before || after > before && after >= goal
+		holdback.Turned(before.current, after.current, after.desired) ||
+		holdback.Turned(before.ready, after.ready, after.desired) ||
+		holdback.Turned(before.updated, after.updated, after.desired) ||
+		holdback.Turned(before.available, after.available, after.desired)
 }
 
 // report writes the status of ds if it differs from what is stored. It returns

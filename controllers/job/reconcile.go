@@ -97,7 +97,7 @@ func (c *jobController) sync(ctx context.Context, key work.ObjectName, job *batc
 	action := actionReconciling
 	if manages {
 		p = s.plan(record.after(s.finished).by(s.now))
-		due = soonest(due, p.wait)
+		due = work.Soonest(due, p.wait)
 		action = actionOf(p)
 		made = c.manage(ctx, key, s, p)
 		if len(made.removed) > 0 && made.err == nil {
@@ -122,7 +122,7 @@ func (c *jobController) sync(ctx context.Context, key work.ObjectName, job *batc
 
 	// 3. Pods that nobody would ever finish would keep the Job from its end.
 	stuck, checkIn := s.stuck()
-	due = soonest(due, checkIn)
+	due = work.Soonest(due, checkIn)
 	if err := c.kill(ctx, key, job, stuck); err != nil && made.err == nil {
 		made.err = err
 	}
@@ -133,15 +133,7 @@ func (c *jobController) sync(ctx context.Context, key work.ObjectName, job *batc
 	if err == nil {
 		err = made.err
 	}
-	return work.Result{RequeueAfter: soonest(wait, due)}, action, err
-}
-
-// soonest of two waits, of which 0 is none.
-func soonest(a, b time.Duration) time.Duration {
-	if a == 0 || b != 0 && b < a {
-		return b
-	}
-	return a
+	return work.Result{RequeueAfter: work.Soonest(wait, due)}, action, err
 }
 
 func actionOf(p plan) string {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/wheelhouse-project/wheelhouse/controllers/internal/availability"
 	"github.com/wheelhouse-project/wheelhouse/controllers/internal/podcontrol"
+	"github.com/wheelhouse-project/wheelhouse/runtime/work"
 )
 
 // state of a Job and its pods, as the caches show it. All that is decided about
@@ -205,7 +206,7 @@ func (s *state) stuck() (stuck []*v1.Pod, checkIn time.Duration) {
 		if again {
 			stuck = append(stuck, pod)
 		}
-		checkIn = soonest(checkIn, wait)
+		checkIn = work.Soonest(checkIn, wait)
 	}
 	return stuck, checkIn
 }

@@ -63,17 +63,9 @@ func (e *engine[T]) reconcile(ctx context.Context, key work.ObjectName) (work.Re
 
 	// 7. Ready pods become available without an event, also beside missing ones.
 	if next, found := availability.NextCheck(pods.active, e.kind.Spec(object).MinReadySeconds, now, e.clock); found {
-		wait = soonest(wait, max(next, time.Millisecond))
+		wait = work.Soonest(wait, max(next, time.Millisecond))
 	}
 	return work.Result{RequeueAfter: wait}, made.err
-}
-
-// soonest of two waits, of which 0 is none.
-func soonest(a, b time.Duration) time.Duration {
-	if a == 0 || b != 0 && b < a {
-		return b
-	}
-	return a
 }
 
 func (e *engine[T]) get(key work.ObjectName) (T, bool, error) {

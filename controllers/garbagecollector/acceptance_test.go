@@ -343,9 +343,12 @@ func acceptance23(w *world) {
 	if code := w.serve("/other").Code; code != http.StatusNotFound {
 		w.t.Errorf("another path is answered with %d", code)
 	}
-	if s := w.summary(); s.Nodes < 4 || s.Edges < 2 || s.Monitors < 30 || !s.Ready {
-		w.t.Errorf("summary %+v", s)
-	}
+	harness.Eventually(w.t, soon, "summary", func(context.Context) error {
+		if s := w.summary(); s.Nodes < 4 || s.Edges < 2 || s.Monitors < 30 || !s.Ready {
+			return fmt.Errorf("summary %+v", s)
+		}
+		return nil
+	})
 }
 
 func (w *world) serve(path string) *httptest.ResponseRecorder {

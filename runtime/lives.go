@@ -42,8 +42,9 @@ func (m *Manager) newLife(name string, section schema.Section, cfg *schema.Contr
 		CatchUp: func(ctx context.Context, lease *informers.Lease) error {
 			return m.catchUp(ctx, lease, aborted)
 		},
-		Logger: m.logging.Logger(name),
-		Clock:  m.clock,
+		ServerCA: m.clients.ServerCA,
+		Logger:   m.logging.Logger(name),
+		Clock:    m.clock,
 	})
 	if err != nil {
 		m.panics.count(name, err)
@@ -79,10 +80,19 @@ func (m *Manager) catchUp(ctx context.Context, lease *informers.Lease, aborted t
 	return lease.CatchUp(ctx, since)
 }
 
-// unavailable says why a controller cannot run in this cluster, or nothing.
-func (m *Manager) unavailable(name string, _ *schema.ControllerManagerConfiguration) string {
+// unavailable says why a controller cannot run in this cluster with cfg, or nothing.
+func (m *Manager) unavailable(name string, cfg *schema.ControllerManagerConfiguration) string {
 	descriptor, ok := m.descriptor(name)
-	if !ok || len(descriptor.Requires) == 0 {
+	if !ok {
+		return ""
+	}
+	if descriptor.Unavailable != nil {
+		serverCA, _ := m.clients.ServerCA()
+		if reason := descriptor.Unavailable(cfg.Controllers.Sections[name], serverCA); reason != "" {
+			return reason
+		}
+	}
+	if len(descriptor.Requires) == 0 {
 		return ""
 	}
 	select {
@@ -98,15 +108,18 @@ func (m *Manager) unavailable(name string, _ *schema.ControllerManagerConfigurat
 	return ""
 }
 
-// followDiscovery asks the supervisor to look again whenever the served resources change.
+// followDiscovery asks the supervisor to look again whenever the served
+// resources, or the API server's CA, change.
 func (m *Manager) followDiscovery(ctx context.Context) {
 	for {
 		changed := m.discovery.Changed()
+		_, newCA := m.clients.ServerCA()
 		m.supervisor.Recheck()
 		select {
 		case <-ctx.Done():
 			return
 		case <-changed:
+		case <-newCA:
 		}
 	}
 }

@@ -7,6 +7,7 @@
 package client
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -67,8 +68,10 @@ type Builder struct {
 	requests                  sync.WaitGroup
 	rootMarks                 *Marks
 
-	mu          sync.Mutex
-	files       []string
+	mu    sync.Mutex
+	files []string
+	// newCA is closed and replaced when ServerCA changes.
+	newCA       chan struct{}
 	limits      limits
 	controllers map[string]*controllerClients
 	accounts    map[string]*account
@@ -110,6 +113,7 @@ func New(o Options) (*Builder, error) {
 		o:           o,
 		rootMarks:   NewMarks(),
 		files:       files,
+		newCA:       make(chan struct{}),
 		limits:      limits{o.QPS, o.Burst},
 		controllers: map[string]*controllerClients{},
 		accounts:    map[string]*account{},
@@ -280,12 +284,28 @@ func (b *Builder) Reload() (changed bool, err error) {
 		return false, fmt.Errorf("reload credentials, those in use stay in use: %w", err)
 	}
 	b.files = files
+	before := b.serverCA()
 	for _, f := range use {
 		f()
 		changed = true
 	}
+	if !bytes.Equal(before, b.serverCA()) {
+		close(b.newCA)
+		b.newCA = make(chan struct{})
+	}
 	return changed, nil
 }
+
+// ServerCA returns the PEM bundle by which the API server is verified, empty
+// when that is done by the system's roots, and a channel that is closed when
+// Reload has replaced it.
+func (b *Builder) ServerCA() (bundle []byte, changed <-chan struct{}) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.serverCA(), b.newCA
+}
+
+func (b *Builder) serverCA() []byte { return b.root.newest.Load().credentials.config.CAData }
 
 func (b *Builder) prepare(c *credentials) ([]func(), error) {
 	var use []func()

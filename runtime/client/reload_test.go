@@ -153,15 +153,32 @@ func TestAuthorityChanges(t *testing.T) {
 	b := newBuilder(t, Options{Kubeconfig: f.kubeconfig()})
 	client := rootClient(t, b)
 	ask(t, client)
+	ca, changed := b.ServerCA()
+	if string(ca) != string(first.pem) {
+		t.Errorf("the API server's CA is %q, want %q", ca, first.pem)
+	}
 	f.Clusters["c"].Server = renewed.URL
 	f.kubeconfig()
 	reload(t, b, true)
 	if _, err := client.CoreV1().RESTClient().Get().AbsPath("/who").DoRaw(t.Context()); err == nil {
 		t.Error("a server of another authority is trusted")
 	}
+	select {
+	case <-changed:
+		t.Error("the API server's CA is said to have changed")
+	default:
+	}
 	f.write("ca.crt", second.pem)
 	reload(t, b, true)
 	ask(t, client)
+	select {
+	case <-changed:
+	default:
+		t.Error("nobody is told of the API server's new CA")
+	}
+	if ca, _ := b.ServerCA(); string(ca) != string(second.pem) {
+		t.Errorf("the API server's CA is %q, want %q", ca, second.pem)
+	}
 }
 
 func TestBadCredentialsAreRefusedAndTheOldOnesKept(t *testing.T) {

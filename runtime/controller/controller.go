@@ -38,6 +38,10 @@ type Descriptor struct {
 	Requires []apischema.GroupVersionResource
 	// FeatureGates must all be on, else the controller is Unavailable.
 	FeatureGates []string
+	// Unavailable says why the controller cannot run with its section in this process,
+	// whose Env.ServerCA is given, or nothing. It is asked again when one of them
+	// changes. May be nil.
+	Unavailable func(section schema.Section, serverCA []byte) string
 	// ReadsFeatureGates change the controller's behaviour: when one of them
 	// changes, the controller restarts.
 	ReadsFeatureGates []string
@@ -105,6 +109,10 @@ type Env struct {
 	// FeatureEnabled tells whether a feature gate is on.
 	FeatureEnabled func(gate string) bool
 	Cluster        schema.Cluster
+	// ServerCA returns the PEM bundle by which this process verifies the API server,
+	// empty when it trusts the system's roots, and a channel that is closed when it
+	// is no longer this one. The bundle must not be changed.
+	ServerCA func() (bundle []byte, changed <-chan struct{})
 }
 
 // NewFor adapts a constructor that wants its own section type.

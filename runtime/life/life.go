@@ -50,6 +50,8 @@ type Options struct {
 	// CatchUp returns when the leased stores hold what an earlier leader
 	// wrote. It is called once this process leads. May be nil.
 	CatchUp func(ctx context.Context, lease *informers.Lease) error
+	// ServerCA is Env.ServerCA. Default: no bundle, for ever.
+	ServerCA func() (bundle []byte, changed <-chan struct{})
 	// Logger. Default: slog.Default().
 	Logger *slog.Logger
 	// Clock. Default: the real one.
@@ -76,6 +78,9 @@ func New(o Options) (*Life, error) {
 	}
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
+	}
+	if o.ServerCA == nil {
+		o.ServerCA = func() ([]byte, <-chan struct{}) { return nil, nil }
 	}
 	name := o.Descriptor.Name()
 	l := &Life{
@@ -120,6 +125,7 @@ func (l *Life) construct() (err error) {
 		Metrics:        l.o.Metrics,
 		FeatureEnabled: func(gate string) bool { return schema.FeatureEnabled(l.o.Config, gate) },
 		Cluster:        l.o.Config.Cluster,
+		ServerCA:       l.o.ServerCA,
 	}, l.o.Section)
 	if err != nil {
 		return err

@@ -15,8 +15,8 @@ type State string
 const (
 	// Disabled by the configuration.
 	Disabled State = "Disabled"
-	// Unavailable because an API or a feature gate that it needs is missing,
-	// or because this build does not have it.
+	// Unavailable because an API, a feature gate or a file that it needs is
+	// missing, or because this build does not have it.
 	Unavailable State = "Unavailable"
 	// Standby is ready to start as soon as this process leads.
 	Standby State = "Standby"

@@ -110,6 +110,7 @@ func (i *Instance) start() {
 		Discovery:  i.e.discovery,
 		Events:     i.e.events.Recorder(i.descriptor.EventComponent()),
 		Metrics:    i.Metrics,
+		ServerCA:   i.e.builder.ServerCA,
 		Logger:     i.e.logger.With("controller", i.descriptor.Name()),
 		Clock:      i.e.clock,
 	})

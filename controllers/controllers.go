@@ -7,6 +7,8 @@ import (
 	"github.com/wheelhouse-project/wheelhouse/controllers/deployment"
 	"github.com/wheelhouse-project/wheelhouse/controllers/garbagecollector"
 	"github.com/wheelhouse-project/wheelhouse/controllers/job"
+	"github.com/wheelhouse-project/wheelhouse/controllers/podgc"
+	"github.com/wheelhouse-project/wheelhouse/controllers/namespace"
 	"github.com/wheelhouse-project/wheelhouse/controllers/replicaset"
 	"github.com/wheelhouse-project/wheelhouse/controllers/replicationcontroller"
 	"github.com/wheelhouse-project/wheelhouse/controllers/serviceaccount"
@@ -23,6 +25,8 @@ func All() []controller.Descriptor {
 		deployment.Descriptor(),
 		garbagecollector.Descriptor(),
 		job.Descriptor(),
+		podgc.Descriptor(),
+		namespace.Descriptor(),
 		replicaset.Descriptor(),
 		replicationcontroller.Descriptor(),
 		serviceaccount.Descriptor(),

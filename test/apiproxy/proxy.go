@@ -43,6 +43,10 @@ type Scope struct {
 	// NodeSelector, a label selector, limits the nodes that are seen. A node
 	// whose labels begin or cease to match comes and goes.
 	NodeSelector string
+	// Selector, a label selector, limits the objects of the resource Selected in
+	// the same way.
+	Selector string
+	Selected schema.GroupResource
 }
 
 // Proxy is a running proxy. Close ends it.

@@ -181,7 +181,7 @@ func (p *Proxy) answerFor(r Request) (answer, bool) {
 }
 
 // narrow turns a request for all namespaces into one for the namespace of the
-// scope, and one for all nodes into one for the nodes of the scope.
+// scope, and one for all nodes, or all of another resource, into one for those of the scope.
 func (p *Proxy) narrow(info *request.RequestInfo, r *http.Request) {
 	if !info.IsResourceRequest || (info.Verb != "list" && info.Verb != "watch") {
 		return
@@ -201,10 +201,11 @@ func (p *Proxy) narrow(info *request.RequestInfo, r *http.Request) {
 		return
 	}
 	if resource.Group == "" && resource.Resource == "nodes" && p.scope.NodeSelector != "" {
-		query := r.URL.Query()
-		query.Set("labelSelector", p.scope.NodeSelector)
-		r.URL.RawQuery = query.Encode()
+		selectLabels(r, p.scope.NodeSelector)
 		return
+	}
+	if resource == p.scope.Selected && p.scope.Selector != "" {
+		selectLabels(r, p.scope.Selector)
 	}
 	if p.scope.Namespace == "" || info.Namespace != "" || !p.namespaced[resource] {
 		return
@@ -214,4 +215,10 @@ func (p *Proxy) narrow(info *request.RequestInfo, r *http.Request) {
 		r.URL.Path = head + "/namespaces/" + p.scope.Namespace + "/" + info.Resource
 		r.URL.RawPath = ""
 	}
+}
+
+func selectLabels(r *http.Request, selector string) {
+	query := r.URL.Query()
+	query.Set("labelSelector", selector)
+	r.URL.RawQuery = query.Encode()
 }

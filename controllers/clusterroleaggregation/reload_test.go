@@ -1,0 +1,110 @@
+package clusterroleaggregation_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
+	watchtools "k8s.io/client-go/tools/watch"
+)
+
+// watched is what a watch has seen wrong with the aggregated roles of a test.
+type watched struct {
+	mu     sync.Mutex
+	wrongs []string
+	filled map[string]bool
+	last   map[string]*rbacv1.ClusterRole
+}
+
+// watch until the test ends that no aggregated role loses the rule of always,
+// once it has it, and that none is written without a change.
+func (w *world) watch(always string) *watched {
+	w.t.Helper()
+	roles := w.client.RbacV1().ClusterRoles()
+	options := metav1.ListOptions{LabelSelector: "test=" + w.label}
+	list, err := roles.List(w.t.Context(), options)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	events, err := watchtools.NewRetryWatcherWithContext(ctx, list.ResourceVersion, &cache.ListWatch{WatchFuncWithContext: roles.Watch})
+	if err != nil {
+		cancel()
+		w.t.Fatal(err)
+	}
+	seen := &watched{filled: map[string]bool{}, last: map[string]*rbacv1.ClusterRole{}}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for event := range events.ResultChan() {
+			if role, ok := event.Object.(*rbacv1.ClusterRole); ok && role.Labels["test"] == w.label && role.AggregationRule != nil {
+				seen.note(role, always)
+			}
+		}
+	}()
+	w.t.Cleanup(func() {
+		cancel()
+		<-done
+	})
+	return seen
+}
+
+func (s *watched) note(role *rbacv1.ClusterRole, always string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	has := slices.ContainsFunc(role.Rules, func(rule rbacv1.PolicyRule) bool { return slices.Contains(rule.Resources, always) })
+	if s.filled[role.Name] && !has {
+		s.wrongs = append(s.wrongs, role.Name+" has lost a rule that nobody took away")
+	}
+	s.filled[role.Name] = s.filled[role.Name] || has
+	if last := s.last[role.Name]; last != nil && equality.Semantic.DeepEqual(last.Rules, role.Rules) {
+		s.wrongs = append(s.wrongs, role.Name+" was written without a change")
+	}
+	s.last[role.Name] = role
+}
+
+// A reload at any moment changes nothing about where the cluster ends up. What
+// a role has by its selectors stays all the time: a controller that looked at
+// part of the roles would take it away.
+func TestReloadsChangeNothing(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	const chains, changes = 10, 12
+	w.role("always", labels{"to-b": "true"}, nil, may("anvils"))
+	w.role("source", labels{"to-b": "true"}, nil)
+	seen := w.watch("anvils")
+	b, c := func(i int) string { return fmt.Sprintf("b-%d", i) }, func(i int) string { return fmt.Sprintf("c-%d", i) }
+	for i := range chains {
+		w.role(b(i), labels{fmt.Sprintf("to-c-%d", i): "true"}, selecting(labels{"to-b": "true"}))
+		w.role(c(i), nil, selecting(labels{fmt.Sprintf("to-c-%d", i): "true"}))
+	}
+	stop := w.controller.Reload(rand.Uint64(), 50, 20)
+	for i := range changes {
+		resource := fmt.Sprintf("saws-%d", i)
+		w.change("source", func(role *rbacv1.ClusterRole) { role.Rules = []rbacv1.PolicyRule{may(resource)} })
+		w.rules(c(i%chains), "anvils", resource)
+	}
+	stop()
+	last := fmt.Sprintf("saws-%d", changes-1)
+	for i := range chains {
+		w.rules(b(i), "anvils", last)
+		w.rules(c(i), "anvils", last)
+	}
+	w.heard()
+	for i := range chains {
+		w.rules(b(i), "anvils", last)
+		w.rules(c(i), "anvils", last)
+	}
+	seen.mu.Lock()
+	defer seen.mu.Unlock()
+	for _, wrong := range seen.wrongs {
+		t.Error(wrong)
+	}
+}

@@ -11,6 +11,7 @@ import (
 	"github.com/wheelhouse-project/wheelhouse/controllers/namespace"
 	"github.com/wheelhouse-project/wheelhouse/controllers/replicaset"
 	"github.com/wheelhouse-project/wheelhouse/controllers/replicationcontroller"
+	"github.com/wheelhouse-project/wheelhouse/controllers/rootca"
 	"github.com/wheelhouse-project/wheelhouse/controllers/serviceaccount"
 	"github.com/wheelhouse-project/wheelhouse/controllers/statefulset"
 	"github.com/wheelhouse-project/wheelhouse/controllers/ttlafterfinished"
@@ -29,6 +30,7 @@ func All() []controller.Descriptor {
 		namespace.Descriptor(),
 		replicaset.Descriptor(),
 		replicationcontroller.Descriptor(),
+		rootca.Descriptor(),
 		serviceaccount.Descriptor(),
 		statefulset.Descriptor(),
 		ttlafterfinished.Descriptor(),

@@ -2,6 +2,7 @@
 package controllers
 
 import (
+	"github.com/wheelhouse-project/wheelhouse/controllers/clusterroleaggregation"
 	"github.com/wheelhouse-project/wheelhouse/controllers/cronjob"
 	"github.com/wheelhouse-project/wheelhouse/controllers/daemonset"
 	"github.com/wheelhouse-project/wheelhouse/controllers/deployment"
@@ -21,6 +22,7 @@ import (
 // All controllers of this build, by name.
 func All() []controller.Descriptor {
 	return []controller.Descriptor{
+		clusterroleaggregation.Descriptor(),
 		daemonset.Descriptor(),
 		cronjob.Descriptor(),
 		deployment.Descriptor(),

@@ -2,6 +2,7 @@ package informers
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -59,7 +60,8 @@ type snapshot struct {
 }
 
 func (p *Pool) read(ctx context.Context, k key) (snapshot, error) {
-	list, err := p.o.Metadata.Resource(k.gvr).List(ctx, metav1.ListOptions{Limit: snapshotLimit})
+	list, err := p.o.Metadata.Resource(k.gvr).Namespace(k.selection.Namespace).List(ctx,
+		metav1.ListOptions{Limit: snapshotLimit, FieldSelector: k.selection.FieldSelector})
 	if err != nil {
 		return snapshot{}, fmt.Errorf("read the version of %s: %w", k.name(), err)
 	}
@@ -102,7 +104,7 @@ func (i *Informer) waitForVersion(ctx context.Context, version string) error {
 		case <-poll.C():
 		case <-grace.C():
 			// What the server holds now is no older than the write.
-			return i.catchUp(ctx, clock.Now())
+			return i.tolerate(i.catchUp(ctx, clock.Now()))
 		case <-i.ended:
 			return errInformerReleased
 		case <-i.shared.context.Done():
@@ -113,6 +115,12 @@ func (i *Informer) waitForVersion(ctx context.Context, version string) error {
 	}
 	return nil
 }
+
+// CatchUp returns when the store holds what the API server held at since or
+// later. It makes a request unless an earlier call has done so since then. It
+// fails when ctx ends or the informer is released, and for a monitor also when
+// the API server cannot be asked.
+func (i *Informer) CatchUp(ctx context.Context, since time.Time) error { return i.catchUp(ctx, since) }
 
 // catchUp with what the API server held at since.
 func (i *Informer) catchUp(ctx context.Context, since time.Time) error {
@@ -146,8 +154,7 @@ func (i *Informer) catchUp(ctx context.Context, since time.Time) error {
 		case apierrors.IsNotFound(err):
 			return nil // not served any more: nobody can have written to it
 		case i.monitor.Load() && ctx.Err() == nil:
-			s.pool.o.Logger.Debug("cannot tell how new a monitored resource is", "resource", s.key.String(), "error", err)
-			return nil
+			return fmt.Errorf("%w: %w", errUnknownFreshness, err)
 		}
 		s.pool.o.Logger.Debug("cannot tell how new a resource is; trying again", "resource", s.key.String(), "error", err)
 		timer := s.pool.o.Clock.NewTimer(readRetry)
@@ -164,6 +171,16 @@ func (i *Informer) catchUp(ctx context.Context, since time.Time) error {
 		timer.Stop()
 		return err
 	}
+}
+
+// tolerate that nobody can tell how new a monitored resource is: its lease
+// does not wait for it.
+func (i *Informer) tolerate(err error) error {
+	if !errors.Is(err, errUnknownFreshness) {
+		return err
+	}
+	i.shared.pool.o.Logger.Debug("cannot tell how new a monitored resource is", "resource", i.shared.key.String(), "error", err)
+	return nil
 }
 
 // waitForSnapshot returns when the store holds want or something newer.

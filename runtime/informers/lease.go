@@ -23,6 +23,8 @@ var (
 	// errInformerReleased ends the wait for one informer of a lease, which
 	// then need not be waited for any more.
 	errInformerReleased = errors.New("informer is released")
+	// errUnknownFreshness of a monitor whose resource cannot be read.
+	errUnknownFreshness = errors.New("cannot tell how new the resource is")
 )
 
 // Lease is the set of informers that one life of a controller uses. Release
@@ -140,7 +142,7 @@ func (l *Lease) CatchUp(ctx context.Context, since time.Time) error {
 			continue
 		}
 		group.Go(func() error {
-			if err := i.catchUp(ctx, since); err != nil && !errors.Is(err, errInformerReleased) {
+			if err := i.tolerate(i.catchUp(ctx, since)); err != nil && !errors.Is(err, errInformerReleased) {
 				return err
 			}
 			return nil

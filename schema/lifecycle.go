@@ -46,6 +46,10 @@ type NamespaceController struct {
 	Common `json:",inline"`
 	// SyncPeriod is the time between two looks at every namespace; 0 turns them off. Default: 5m.
 	SyncPeriod metav1.Duration `json:"syncPeriod" check:"min=0s,max=24h"`
+	// DeletionGracePeriod is how long a namespace stays after its deletion was seen, so
+	// that objects whose creation was admitted before are found and deleted too. What it
+	// holds is deleted at once. Default: 5s.
+	DeletionGracePeriod metav1.Duration `json:"deletionGracePeriod" check:"min=0s,max=10m"`
 }
 
 // NamespaceControllerSection describes NamespaceController.
@@ -54,7 +58,11 @@ func NamespaceControllerSection() SectionType {
 		Name:    "namespace-controller",
 		Aliases: []string{"namespace"},
 		New: func() Section {
-			return &NamespaceController{Common: on(10), SyncPeriod: duration(5 * time.Minute)}
+			return &NamespaceController{
+				Common:              on(10),
+				SyncPeriod:          duration(5 * time.Minute),
+				DeletionGracePeriod: duration(5 * time.Second),
+			}
 		},
 	}
 }

@@ -1,0 +1,111 @@
+package namespace
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
+)
+
+// deletions remembers since when namespaces are known to be being deleted. The
+// time of this process counts: deletionTimestamp has the clock of an API server,
+// and a grace period that clocks can shorten would be none.
+type deletions struct {
+	clock clock.PassiveClock
+
+	mu     sync.Mutex
+	byName map[string]*deletion
+}
+
+type deletion struct {
+	uid   types.UID
+	since time.Time
+	// swept early already.
+	swept bool
+}
+
+func newDeletions(c clock.PassiveClock) deletions {
+	return deletions{clock: c, byName: map[string]*deletion{}}
+}
+
+// since tells since when the deletion of n is known.
+func (d *deletions) since(n *corev1.Namespace) time.Time {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	known, _ := d.of(n)
+	return known.since
+}
+
+// observe remembers the deletion of n, and tells whether it was not known.
+func (d *deletions) observe(n *corev1.Namespace) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	_, known := d.of(n)
+	return !known
+}
+
+// startSweep tells whether n is to be swept early, which is true once only.
+func (d *deletions) startSweep(n *corev1.Namespace) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	known, _ := d.of(n)
+	first := !known.swept
+	known.swept = true
+	return first
+}
+
+// restart the grace period of n.
+func (d *deletions) restart(n *corev1.Namespace) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	known, _ := d.of(n)
+	known.since = d.clock.Now()
+}
+
+func (d *deletions) of(n *corev1.Namespace) (_ *deletion, known bool) {
+	found, ok := d.byName[n.Name]
+	if ok && found.uid == n.UID {
+		return found, true
+	}
+	found = &deletion{uid: n.UID, since: d.clock.Now()}
+	d.byName[n.Name] = found
+	return found, false
+}
+
+func (d *deletions) forget(name string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.byName, name)
+}
+
+// handler adds namespaces when their deletion is seen, and when somebody else
+// has changed what holds them. Conditions, which are written here, add nothing.
+func (c *namespaceController) handler() cache.ResourceEventHandler {
+	return cache.ResourceEventHandlerDetailedFuncs{
+		AddFunc: func(obj any, isInInitialList bool) {
+			if n, ok := obj.(*corev1.Namespace); ok && unfinished(n) {
+				c.deletions.observe(n)
+				c.queue.AddEvent(n.Name, isInInitialList)
+			}
+		},
+		UpdateFunc: func(oldObj, newObj any) {
+			before, ok := oldObj.(*corev1.Namespace)
+			n, isNamespace := newObj.(*corev1.Namespace)
+			if !ok || !isNamespace || !unfinished(n) {
+				return
+			}
+			if c.deletions.observe(n) || !slices.Equal(before.Spec.Finalizers, n.Spec.Finalizers) {
+				c.queue.Add(n.Name)
+			}
+		},
+		DeleteFunc: func(obj any) {
+			if key, err := cache.DeletionHandlingObjectToName(obj); err == nil {
+				c.deletions.forget(key.Name)
+			}
+		},
+	}
+}

@@ -8,12 +8,13 @@ import (
 	"github.com/wheelhouse-project/wheelhouse/controllers/deployment"
 	"github.com/wheelhouse-project/wheelhouse/controllers/garbagecollector"
 	"github.com/wheelhouse-project/wheelhouse/controllers/job"
-	"github.com/wheelhouse-project/wheelhouse/controllers/podgc"
 	"github.com/wheelhouse-project/wheelhouse/controllers/namespace"
+	"github.com/wheelhouse-project/wheelhouse/controllers/podgc"
 	"github.com/wheelhouse-project/wheelhouse/controllers/replicaset"
 	"github.com/wheelhouse-project/wheelhouse/controllers/replicationcontroller"
 	"github.com/wheelhouse-project/wheelhouse/controllers/rootca"
 	"github.com/wheelhouse-project/wheelhouse/controllers/serviceaccount"
+	"github.com/wheelhouse-project/wheelhouse/controllers/servicecidr"
 	"github.com/wheelhouse-project/wheelhouse/controllers/statefulset"
 	"github.com/wheelhouse-project/wheelhouse/controllers/ttlafterfinished"
 	"github.com/wheelhouse-project/wheelhouse/runtime/controller"
@@ -34,6 +35,7 @@ func All() []controller.Descriptor {
 		replicationcontroller.Descriptor(),
 		rootca.Descriptor(),
 		serviceaccount.Descriptor(),
+		servicecidr.Descriptor(),
 		statefulset.Descriptor(),
 		ttlafterfinished.Descriptor(),
 	}

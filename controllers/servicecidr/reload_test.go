@@ -1,0 +1,118 @@
+package servicecidr_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"sync"
+	"testing"
+
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+	watchtools "k8s.io/client-go/tools/watch"
+)
+
+// ends of the ServiceCIDRs of a test, as a watch sees them.
+type ends struct {
+	mu     sync.Mutex
+	names  map[string]bool
+	broken error
+}
+
+func (w *world) watchEnds() *ends {
+	w.t.Helper()
+	cidrs := w.Admin.NetworkingV1().ServiceCIDRs()
+	list, err := cidrs.List(w.t.Context(), metav1.ListOptions{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	events, err := watchtools.NewRetryWatcherWithContext(ctx, list.ResourceVersion, &cache.ListWatch{WatchFuncWithContext: cidrs.Watch})
+	if err != nil {
+		cancel()
+		w.t.Fatal(err)
+	}
+	seen, done := &ends{names: map[string]bool{}}, make(chan struct{})
+	go func() {
+		defer close(done)
+		for event := range events.ResultChan() {
+			seen.mu.Lock()
+			if cidr, ok := event.Object.(*networkingv1.ServiceCIDR); !ok {
+				seen.broken = fmt.Errorf("watch: %+v", event.Object)
+			} else if event.Type == watch.Deleted {
+				seen.names[cidr.Name] = true
+			}
+			seen.mu.Unlock()
+		}
+	}()
+	w.t.Cleanup(func() {
+		cancel()
+		<-done
+	})
+	return seen
+}
+
+func (e *ends) has(name string) (bool, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.names[name], e.broken
+}
+
+// A reload at any moment changes nothing about where the cluster ends up: what
+// is unused goes, what a Service needs stays, and each thing is written once.
+func TestReloadsChangeNothing(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, ahead{})
+	seen := w.watchEnds()
+	const count = 16
+	short, used := func(i int) string { return fmt.Sprintf("r-%d", i) }, func(i int) bool { return i%2 == 0 }
+	stop := w.controller.Reload(rand.Uint64(), 50, 20)
+	for i := range count {
+		w.create(short(i), w.v4(fmt.Sprintf("%d.0/24", i)))
+	}
+	for i := range count {
+		w.ready(short(i))
+		if used(i) {
+			w.service(short(i), w.v4(fmt.Sprintf("%d.7", i)))
+		}
+	}
+	for i := range count {
+		w.delete(short(i))
+	}
+	for i := range count {
+		if used(i) {
+			w.held(short(i))
+		} else {
+			w.gone(short(i))
+		}
+	}
+	stop()
+	for i := range count {
+		if used(i) {
+			w.held(short(i))
+			if gone, err := seen.has(w.name(short(i))); gone || err != nil {
+				t.Errorf("%s went although a service needs it: %t, %v", short(i), gone, err)
+			}
+			w.deleteService(short(i))
+		}
+	}
+	for i := range count {
+		w.gone(short(i))
+		want := 3 // the finalizer, the condition, and the end of the finalizer
+		if used(i) {
+			want++
+		}
+		writes := w.writes(short(i))
+		if len(writes) != want {
+			t.Errorf("%d writes, want %d: %+v", len(writes), want, writes)
+		}
+		for _, write := range writes {
+			if write.Code != http.StatusOK {
+				t.Errorf("write %+v", write)
+			}
+		}
+	}
+}

@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// requests of one resource in all namespaces.
+// requests of one resource.
 type requests interface {
 	list(ctx context.Context, options metav1.ListOptions) (runtime.Object, error)
 	watch(ctx context.Context, options metav1.ListOptions) (watch.Interface, error)
@@ -43,7 +43,7 @@ func (p *Pool) requests(k key) (requests, error) {
 	if restClient, ok := client.(*rest.RESTClient); client == nil || ok && restClient == nil {
 		return nil, fmt.Errorf("informer of %s: the client has no REST client, as fake clientsets have not", k)
 	}
-	return typedRequests{client: client, path: resourcePath(k.gvr), goType: goType}, nil
+	return typedRequests{client: client, path: resourcePath(k.gvr, k.selection.Namespace), fields: k.selection.FieldSelector, goType: goType}, nil
 }
 
 // builtInType is the Go type of a resource's objects. client-go's scheme knows
@@ -57,11 +57,16 @@ func builtInType(gvr schema.GroupVersionResource) (reflect.Type, bool) {
 	return nil, false
 }
 
-func resourcePath(gvr schema.GroupVersionResource) string {
-	if gvr.Group == "" {
-		return "/api/" + gvr.Version + "/" + gvr.Resource
+// resourcePath of a resource in a namespace, or in all.
+func resourcePath(gvr schema.GroupVersionResource, namespace string) string {
+	resource := gvr.Resource
+	if namespace != "" {
+		resource = "namespaces/" + namespace + "/" + resource
 	}
-	return "/apis/" + gvr.Group + "/" + gvr.Version + "/" + gvr.Resource
+	if gvr.Group == "" {
+		return "/api/" + gvr.Version + "/" + resource
+	}
+	return "/apis/" + gvr.Group + "/" + gvr.Version + "/" + resource
 }
 
 // typedRequests are those that client-go's generated clients make. All clients
@@ -70,10 +75,13 @@ func resourcePath(gvr schema.GroupVersionResource) string {
 type typedRequests struct {
 	client rest.Interface
 	path   string
+	// fields is a field selector.
+	fields string
 	goType reflect.Type
 }
 
 func (r typedRequests) get(options *metav1.ListOptions) *rest.Request {
+	options.FieldSelector = r.fields
 	return r.client.Get().
 		UseProtobufAsDefault().
 		AbsPath(r.path).

@@ -146,6 +146,7 @@ func (s *shared) status() Status {
 	return Status{
 		Resource: s.key.name(), GroupVersionResource: s.key.gvr,
 		Metadata:        s.key.metadata,
+		Selection:       s.key.selection.String(),
 		Objects:         len(s.informer.GetIndexer().ListKeys()),
 		Synced:          s.informer.HasSynced(),
 		ResourceVersion: s.version(),

@@ -21,6 +21,8 @@ type Status struct {
 	GroupVersionResource schema.GroupVersionResource `json:"-"`
 	// Metadata is true when only object metadata is kept.
 	Metadata bool `json:"metadata"`
+	// Selection says which objects are kept; empty for all.
+	Selection string `json:"selection,omitempty"`
 	// Users by name; none when the informer lingers for the next one.
 	Users []string `json:"users"`
 	// Monitored only: nobody depends on the informer, see Lease.Monitor.
@@ -38,8 +40,9 @@ type Status struct {
 
 // key tells one informer of a pool from the others.
 type key struct {
-	gvr      schema.GroupVersionResource
-	metadata bool
+	gvr       schema.GroupVersionResource
+	metadata  bool
+	selection Selection
 }
 
 // name of the resource as kubectl takes it, and as Status.Resource says.
@@ -52,8 +55,12 @@ func (k key) name() string {
 }
 
 func (k key) String() string {
-	if k.metadata {
+	switch {
+	case k.metadata:
 		return k.name() + " (metadata)"
+	case k.selection != Selection{}:
+		return k.name() + " (" + k.selection.String() + ")"
+	default:
+		return k.name()
 	}
-	return k.name()
 }

@@ -82,6 +82,7 @@ func filled() *telemetry.Metrics {
 					GroupVersionResource: podResource, ResourceVersion: "7123456789012345",
 				},
 				{Resource: "pods", Metadata: true, Objects: 9, GroupVersionResource: podResource, ResourceVersion: "12"},
+				{Resource: "pods", Selection: "in a", Objects: 2, GroupVersionResource: podResource, ResourceVersion: "13"},
 			}
 		},
 		FencedRequests: func() int64 { return 3 },
@@ -102,10 +103,13 @@ func TestOwnFamilies(t *testing.T) {
 	expect(t, m, "wheelhouse_controller_panics_total", "name=deployment-controller 1", "name=replicaset-controller 0")
 	expect(t, m, "wheelhouse_fenced_requests_total", " 3")
 	expect(t, m, "wheelhouse_leader", " 1")
-	expect(t, m, "wheelhouse_informers", " 2")
-	expect(t, m, "wheelhouse_informer_objects", "metadata=false,resource=pods 7", "metadata=true,resource=pods 9")
-	expect(t, m, "wheelhouse_informer_synced", "metadata=false,resource=pods 1", "metadata=true,resource=pods 0")
-	expect(t, m, "wheelhouse_informer_users", "metadata=false,resource=pods 2", "metadata=true,resource=pods 0")
+	expect(t, m, "wheelhouse_informers", " 3")
+	expect(t, m, "wheelhouse_informer_objects", "metadata=false,resource=pods (in a) 2", "metadata=false,resource=pods 7",
+		"metadata=true,resource=pods 9")
+	expect(t, m, "wheelhouse_informer_synced", "metadata=false,resource=pods (in a) 0", "metadata=false,resource=pods 1",
+		"metadata=true,resource=pods 0")
+	expect(t, m, "wheelhouse_informer_users", "metadata=false,resource=pods (in a) 0", "metadata=false,resource=pods 2",
+		"metadata=true,resource=pods 0")
 	expect(t, m, "informer_store_resource_version",
 		"group=,name=kube-controller-manager,resource=pods,version=v1 1.23456789012345e+14")
 	expect(t, m, "wheelhouse_config_pending_restart", " 2")

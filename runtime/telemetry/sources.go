@@ -123,11 +123,14 @@ func (c sourceCollector) Collect(metrics chan<- prometheus.Metric) {
 		all := s.Informers()
 		gauge(informersDesc, float64(len(all)))
 		for _, i := range all {
-			metadata := strconv.FormatBool(i.Metadata)
-			gauge(objectsDesc, float64(i.Objects), i.Resource, metadata)
-			gauge(syncedDesc, number(i.Synced), i.Resource, metadata)
-			gauge(usersDesc, float64(len(i.Users)), i.Resource, metadata)
-			if version, ok := storeVersion(i.ResourceVersion); ok && !i.Metadata {
+			resource, metadata := i.Resource, strconv.FormatBool(i.Metadata)
+			if i.Selection != "" {
+				resource += " (" + i.Selection + ")"
+			}
+			gauge(objectsDesc, float64(i.Objects), resource, metadata)
+			gauge(syncedDesc, number(i.Synced), resource, metadata)
+			gauge(usersDesc, float64(len(i.Users)), resource, metadata)
+			if version, ok := storeVersion(i.ResourceVersion); ok && !i.Metadata && i.Selection == "" {
 				gvr := i.GroupVersionResource
 				gauge(storeVersionDesc, version, manager, gvr.Group, gvr.Version, gvr.Resource)
 			}

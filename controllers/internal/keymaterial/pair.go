@@ -2,9 +2,11 @@ package keymaterial
 
 import (
 	"crypto"
+	"crypto/rand"
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"math/big"
 	"strings"
 	"time"
 
@@ -55,6 +57,11 @@ func parsePair(certPEM, keyPEM []byte) (*SigningPair, error) {
 	public, ok := certs[0].PublicKey.(interface{ Equal(x crypto.PublicKey) bool })
 	if !ok || !public.Equal(key.Public()) {
 		return nil, errors.New("the key does not match the certificate")
+	}
+	// A trial shows what a key cannot sign, such as one of too few bits.
+	trial := &x509.Certificate{SerialNumber: big.NewInt(1)}
+	if _, err := x509.CreateCertificate(rand.Reader, trial, certs[0], key.Public(), key); err != nil {
+		return nil, fmt.Errorf("the key cannot sign certificates: %w", err)
 	}
 	return &SigningPair{Certificate: certs[0], Key: key}, nil
 }

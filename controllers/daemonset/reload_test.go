@@ -222,7 +222,7 @@ func TestDeletionsThatAreCutOffAreFinished(t *testing.T) {
 			}
 		}
 	})
-	for tag := 2; tag < 6 && finished.Load() == 0; tag++ {
+	for tag := 2; tag < 16 && finished.Load() == 0; tag++ {
 		c.change("agent", image(fmt.Sprint(tag)))
 		c.waitForStatus("agent", status{nodes, nodes, 0, nodes, nodes, nodes})
 	}

@@ -75,16 +75,17 @@ func (c counts) into(s *appsv1.DaemonSetStatus) {
 	s.ObservedGeneration = c.observedGeneration
 }
 
+// complete tells whether every node that should run a pod has one that is current and available.
+func (c counts) complete() bool {
+	return c.current == c.desired && c.ready == c.desired && c.updated == c.desired && c.available == c.desired
+}
+
 // urgent tells whether somebody may wait for the change from before to after.
-// Not urgent are counts on their way to what is desired.
+// Not urgent are counts of pods that come and go, until all are there.
 func urgent(before, after counts) bool {
 	onTheWay := before
 	onTheWay.current, onTheWay.ready, onTheWay.updated, onTheWay.available = after.current, after.ready, after.updated, after.available
-	return onTheWay != after ||
-		holdback.Turned(before.current, after.current, after.desired) ||
-		holdback.Turned(before.ready, after.ready, after.desired) ||
-		holdback.Turned(before.updated, after.updated, after.desired) ||
-		holdback.Turned(before.available, after.available, after.desired)
+	return onTheWay != after || after.complete()
 }
 
 // report writes the status of ds if it differs from what is stored. It returns

@@ -3,6 +3,7 @@ package job
 import (
 	"context"
 	"fmt"
+	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
@@ -16,6 +17,10 @@ import (
 	"github.com/wheelhouse-project/wheelhouse/controllers/internal/ownerindex"
 	"github.com/wheelhouse-project/wheelhouse/runtime/work"
 )
+
+// releaseTime is ample for the cache of pods to show which of them were
+// released before their Job ended; those need no second request.
+const releaseTime = 5 * time.Second
 
 // orphanKey names what may hold the finalizer in vain: one pod, or, with a UID,
 // all pods of the Job that has or had it.
@@ -72,6 +77,10 @@ func (c *jobController) addOrphan(pod *v1.Pod, isInInitialList bool) {
 		job, exists := ownerindex.Resolve[*batchv1.Job](c.jobs, jobKind.Kind, owner)
 		// The Job of a pod that lives may just not be in the cache yet.
 		if exists && jobs.Finished(job) == nil || !exists && pod.DeletionTimestamp == nil {
+			return
+		}
+		if exists && !isInInitialList {
+			c.orphans.AddAfter(orphanKey{namespace: pod.Namespace, name: pod.Name}, releaseTime)
 			return
 		}
 	}

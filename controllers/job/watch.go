@@ -60,7 +60,7 @@ func (c *jobController) jobChanged(before, job *batchv1.Job) {
 	switch {
 	case jobs.Finished(job) != nil:
 		c.queue.Add(key) // to be forgotten
-		c.orphans.Add(orphansOf(job))
+		c.orphans.AddAfter(orphansOf(job), releaseTime)
 	case before.UID != job.UID, before.Generation != job.Generation:
 		c.queue.Add(key)
 	default:

@@ -163,7 +163,7 @@ func (p *pass) namesake(revision *appsv1.ControllerRevision) *appsv1.ControllerR
 
 // podFor returns the pod with ordinal as the revision that it is to be of has it.
 func (p *pass) podFor(ordinal int) (*v1.Pod, error) {
-	if p.current.Name == p.update.Name || !comesBack(p.set, ordinal) {
+	if p.current.Name == p.update.Name || !comesBack(p.set, int(p.status.CurrentReplicas), ordinal) {
 		return newPod(p.set, ordinal, version{name: p.update.Name, template: &p.set.Spec.Template})
 	}
 	template, err := revisions.Template(p.current.Data.Raw)

@@ -19,15 +19,16 @@ type version struct {
 // comesBack tells whether a missing pod is made as the current revision has it,
 // not the update revision, since a rolling update has not come to it yet.
 // Without a partition, the update of an ordered set has not come to the lowest
-// status.currentReplicas ones; in a parallel one that number says nothing about
-// which, and a pod that came back as it was would be replaced at once.
-func comesBack(set *appsv1.StatefulSet, ordinal int) bool {
+// ones, as many as there are pods of the current revision; in a parallel one
+// that number says nothing about which, and a pod that came back as it was
+// would be replaced at once.
+func comesBack(set *appsv1.StatefulSet, current, ordinal int) bool {
 	strategy := set.Spec.UpdateStrategy
 	if strategy.RollingUpdate != nil {
 		return ordinal < partitionOf(set)
 	}
 	return strategy.Type == appsv1.RollingUpdateStatefulSetStrategyType && isMonotonic(set) &&
-		ordinal < ordinalsOf(set).first+int(set.Status.CurrentReplicas)
+		ordinal < ordinalsOf(set).first+current
 }
 
 // newPod returns the pod of set with ordinal.

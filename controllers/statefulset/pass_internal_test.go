@@ -331,14 +331,15 @@ func TestUrgent(t *testing.T) {
 		want   bool
 	}{
 		{"more ready", func(s *appsv1.StatefulSetStatus) { s.ReadyReplicas = 4; s.AvailableReplicas = 3 }, false},
-		{"all ready", func(s *appsv1.StatefulSetStatus) { s.ReadyReplicas = 5 }, true},
-		{"all available", func(s *appsv1.StatefulSetStatus) { s.AvailableReplicas = 5 }, true},
-		{"fewer ready", func(s *appsv1.StatefulSetStatus) { s.ReadyReplicas = 1 }, true},
-		{"fewer available", func(s *appsv1.StatefulSetStatus) { s.AvailableReplicas = 1 }, true},
+		{"all ready", func(s *appsv1.StatefulSetStatus) { s.ReadyReplicas = 5 }, false},
+		{"all ready and available", func(s *appsv1.StatefulSetStatus) { s.ReadyReplicas, s.AvailableReplicas = 5, 5 }, true},
+		{"all available, not updated", func(s *appsv1.StatefulSetStatus) { s.ReadyReplicas, s.AvailableReplicas, s.UpdatedReplicas = 5, 5, 4 }, false},
+		{"fewer ready", func(s *appsv1.StatefulSetStatus) { s.ReadyReplicas = 1 }, false},
+		{"fewer available", func(s *appsv1.StatefulSetStatus) { s.AvailableReplicas = 1 }, false},
 		{"generation", func(s *appsv1.StatefulSetStatus) { s.ObservedGeneration = 4 }, true},
-		{"replicas", func(s *appsv1.StatefulSetStatus) { s.Replicas = 6 }, true},
-		{"current replicas", func(s *appsv1.StatefulSetStatus) { s.CurrentReplicas = 4 }, true},
-		{"updated replicas", func(s *appsv1.StatefulSetStatus) { s.UpdatedReplicas = 4 }, true},
+		{"replicas", func(s *appsv1.StatefulSetStatus) { s.Replicas = 6 }, false},
+		{"current replicas", func(s *appsv1.StatefulSetStatus) { s.CurrentReplicas = 4 }, false},
+		{"updated replicas", func(s *appsv1.StatefulSetStatus) { s.UpdatedReplicas = 4 }, false},
 		{"revision", func(s *appsv1.StatefulSetStatus) { s.UpdateRevision = "b" }, true},
 		{"collision", func(s *appsv1.StatefulSetStatus) { s.CollisionCount = ptr.To[int32](1) }, true},
 		{"condition", func(s *appsv1.StatefulSetStatus) {

@@ -4,10 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/wheelhouse-project/wheelhouse/controllers/internal/podcontrol"
+	"github.com/wheelhouse-project/wheelhouse/runtime/work"
 )
 
 // createPod creates the pod with ordinal, after its claims. It does nothing
@@ -77,6 +81,23 @@ func (p *pass) updateFailed(ctx context.Context, pod *v1.Pod, err error) error {
 		p.failed(ctx, failedUpdate, "Update", pod.Name, err)
 	}
 	return fmt.Errorf("update pod %s: %w", pod.Name, err)
+}
+
+// finishDeletions asks again for those that came to a halt, since the pods in
+// their places wait for them. It returns when one that is under way is to be
+// looked at again, 0 if none is.
+func (p *pass) finishDeletions(ctx context.Context) (time.Duration, error) {
+	var again time.Duration
+	for _, member := range p.members {
+		stuck, checkIn := podcontrol.DeletionStuck(member.Pod, p.now)
+		if stuck {
+			if err := p.deletePod(ctx, member.Pod); err != nil {
+				return 0, err
+			}
+		}
+		again = work.Soonest(again, checkIn)
+	}
+	return again, nil
 }
 
 // deletePod deletes that very pod. That it is gone already is no error.

@@ -115,19 +115,19 @@ func (p *pass) run(ctx context.Context) (work.Result, error) {
 		return work.Result{}, nil
 	}
 	p.count()
-	var err error
-	if p.set.DeletionTimestamp == nil && !p.doomed.Has(p.key, p.set.UID) {
+	wait, err := p.finishDeletions(ctx)
+	if err == nil && p.set.DeletionTimestamp == nil && !p.doomed.Has(p.key, p.set.UID) {
 		err = p.act(ctx)
-		if err != nil && podcontrol.GivenUp(ctx, err) {
-			return work.Result{}, err // of our own doing: nothing to report
-		}
 		p.doomed.Note(p.key, p.set.UID, err)
 		if podcontrol.NamespaceTerminating(err) {
 			err = nil // nothing can be created in it any more
 		}
 	}
+	if err != nil && podcontrol.GivenUp(ctx, err) {
+		return work.Result{}, err // of our own doing: nothing to report
+	}
 	p.complete()
-	wait, statusErr := p.report(ctx)
+	paced, statusErr := p.report(ctx)
 	if err == nil {
 		err = statusErr
 	}
@@ -135,10 +135,7 @@ func (p *pass) run(ctx context.Context) (work.Result, error) {
 		err = errors.Join(err, p.truncateHistory(ctx))
 	}
 	// Pods become available by the passing of time, whatever has failed.
-	if next := p.nextCheck(); wait == 0 || next > 0 && next < wait {
-		wait = next
-	}
-	return work.Result{RequeueAfter: wait}, err
+	return work.Result{RequeueAfter: work.Soonest(work.Soonest(wait, paced), p.nextCheck())}, err
 }
 
 // act takes the first step that is to be taken.

@@ -10,8 +10,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
-
-	"github.com/wheelhouse-project/wheelhouse/controllers/internal/holdback"
 )
 
 // report writes the status if it differs from what is stored. It returns after
@@ -45,14 +43,14 @@ func (p *pass) report(ctx context.Context) (time.Duration, error) {
 }
 
 // urgent tells whether somebody may wait for the change from before to after,
-// goal being the number of pods that the set asks for. Not urgent is that more
-// pods are ready or available, but not all yet.
+// goal being the number of pods that the set asks for. Not urgent are counts of
+// pods that come and go, until all are there.
 func urgent(before, after *appsv1.StatefulSetStatus, goal int32) bool {
 	onTheWay := *before
-	onTheWay.ReadyReplicas, onTheWay.AvailableReplicas = after.ReadyReplicas, after.AvailableReplicas
+	onTheWay.Replicas, onTheWay.ReadyReplicas, onTheWay.AvailableReplicas = after.Replicas, after.ReadyReplicas, after.AvailableReplicas
+	onTheWay.CurrentReplicas, onTheWay.UpdatedReplicas = after.CurrentReplicas, after.UpdatedReplicas
 	return !sameStatus(&onTheWay, after) ||
-		holdback.Turned(before.ReadyReplicas, after.ReadyReplicas, goal) ||
-		holdback.Turned(before.AvailableReplicas, after.AvailableReplicas, goal)
+		after.Replicas == goal && after.ReadyReplicas == goal && after.AvailableReplicas == goal && after.UpdatedReplicas == goal
 }
 
 func sameStatus(a, b *appsv1.StatefulSetStatus) bool {

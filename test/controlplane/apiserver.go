@@ -1,6 +1,7 @@
 package controlplane
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -68,7 +69,7 @@ func (cp *ControlPlane) startAPIServer(ctx context.Context, program, etcdURL str
 		"--tls-cert-file=" + cp.PKI.servingCertFile,
 		"--tls-private-key-file=" + cp.PKI.servingKeyFile,
 		"--client-ca-file=" + cp.PKI.CAFile,
-		"--authorization-mode=Node,RBAC",
+		"--authorization-mode=" + cmp.Or(o.AuthorizationMode, "Node,RBAC"),
 		"--service-cluster-ip-range=10.0.0.0/16",
 		"--service-account-issuer=https://kubernetes.default.svc",
 		"--service-account-signing-key-file=" + cp.PKI.ServiceAccountKeyFile,

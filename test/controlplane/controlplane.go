@@ -51,6 +51,9 @@ type Options struct {
 	// ServiceAccountAdmission turns the API server's admission plugin
 	// ServiceAccount on: a pod then needs its service account to exist.
 	ServiceAccountAdmission bool
+	// AuthorizationMode of the API server. Default: Node,RBAC. The Node authorizer
+	// keeps an API server from becoming ready that does not serve resource.k8s.io.
+	AuthorizationMode string
 	// APIServerArgs are further flags of kube-apiserver.
 	APIServerArgs []string
 	// Progress is told of builds, which take long. Default: standard error.

@@ -211,6 +211,15 @@ func TestDeletions(t *testing.T) {
 	if !d.startSweep(ns) || d.startSweep(ns) {
 		t.Error("an early sweep starts once")
 	}
+	held := []resource{{GroupVersionResource: podResource}}
+	d.hold(ns, held)
+	if got := d.held(ns); !slices.Equal(got, held) {
+		t.Errorf("held %v, want %v", got, held)
+	}
+	clock.SetTime(clock.Now().Add(sweepInterval))
+	if got := d.held(ns); got != nil {
+		t.Errorf("held %v, want another sweep", got)
+	}
 	d.restart(ns)
 	if got := d.since(ns); !got.Equal(clock.Now()) || d.startSweep(ns) {
 		t.Errorf("since %s after the restart of its grace period, want %s", got, clock.Now())

@@ -125,6 +125,9 @@ func (c *namespaceController) reconcile(ctx context.Context, name string) (work.
 	if early > 0 && !c.deletions.startSweep(cached) {
 		return work.Result{RequeueAfter: early}, nil
 	}
+	if early <= 0 && c.stillHeld(ctx, cached) {
+		return work.Result{RequeueAfter: heldRecheck}, nil
+	}
 
 	// The cache may be behind, and the name belong to another namespace by now.
 	live, err := c.client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
@@ -157,6 +160,7 @@ func unfinished(n *corev1.Namespace) bool {
 
 // finish the deletion of a namespace: sweep it, and release it if nothing is left.
 func (c *namespaceController) finish(ctx context.Context, n *corev1.Namespace) (work.Result, error) {
+	c.deletions.hold(n, nil)
 	findings := c.sweep(ctx, n)
 	if err := ctx.Err(); err != nil {
 		return work.Result{}, err // what was found is not all there is
@@ -174,5 +178,21 @@ func (c *namespaceController) finish(ctx context.Context, n *corev1.Namespace) (
 	if err := findings.err(); err != nil {
 		return work.Result{}, err
 	}
+	if !findings.podsLeft {
+		c.deletions.hold(n, findings.kept)
+	}
 	return work.Result{RequeueAfter: findings.recheck()}, nil
+}
+
+// stillHeld tells whether all resources that the last sweep could not empty hold
+// something still. Then another sweep is of no use, until it is time to bring
+// the conditions up to date.
+func (c *namespaceController) stillHeld(ctx context.Context, n *corev1.Namespace) bool {
+	held := c.deletions.held(n)
+	for _, r := range held {
+		if some, err := c.holdsAny(ctx, n, r); err != nil || !some {
+			return false
+		}
+	}
+	return len(held) > 0
 }

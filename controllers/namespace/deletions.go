@@ -26,6 +26,9 @@ type deletion struct {
 	since time.Time
 	// swept early already.
 	swept bool
+	// held are resources that a sweep at a time could not empty.
+	held   []resource
+	heldAt time.Time
 }
 
 func newDeletions(c clock.PassiveClock) deletions {
@@ -64,6 +67,25 @@ func (d *deletions) restart(n *corev1.Namespace) {
 	defer d.mu.Unlock()
 	known, _ := d.of(n)
 	known.since = d.clock.Now()
+}
+
+// hold remembers what the last sweep of n could not empty.
+func (d *deletions) hold(n *corev1.Namespace, held []resource) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	known, _ := d.of(n)
+	known.held, known.heldAt = held, d.clock.Now()
+}
+
+// held is what the last sweep of n could not empty, if it was not long ago.
+func (d *deletions) held(n *corev1.Namespace) []resource {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	known, _ := d.of(n)
+	if d.clock.Since(known.heldAt) >= sweepInterval {
+		return nil
+	}
+	return known.held
 }
 
 func (d *deletions) of(n *corev1.Namespace) (_ *deletion, known bool) {

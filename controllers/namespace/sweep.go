@@ -15,6 +15,10 @@ const (
 	sweepers = 10
 	// finalizerWait is how long finalizers of other controllers are expected to take.
 	finalizerWait = 15 * time.Second
+	// heldRecheck is how often what finalizers hold is looked at, without a whole
+	// sweep, and sweepInterval how often a namespace is swept that they hold.
+	heldRecheck   = (finalizerWait/time.Second/2 + 1) * time.Second
+	sweepInterval = time.Minute
 	// podRecheck is how often pods are looked at that need their grace period, at
 	// the least: most need less than they may.
 	podRecheck = 5 * time.Second
@@ -101,6 +105,7 @@ type findings struct {
 	mu sync.Mutex
 	// left are numbers of objects by resource, held numbers of objects by finalizer.
 	left, held map[string]int
+	kept       []resource
 	failures   []error
 	podFailure error
 	// wait is the longest time for which what is left may need nothing but patience.
@@ -116,6 +121,7 @@ func (f *findings) add(n *corev1.Namespace, r resource, left content, err error)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if err == nil && len(left.objects) > 0 {
+		f.kept = append(f.kept, r)
 		f.left[r.Resource+"."+r.Group] += len(left.objects)
 		for finalizer, count := range left.finalizers {
 			f.held[finalizer] += count

@@ -25,8 +25,6 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/wheelhouse-project/wheelhouse/runtime/controller"
-	"github.com/wheelhouse-project/wheelhouse/runtime/discovery"
-	"github.com/wheelhouse-project/wheelhouse/runtime/informers"
 	"github.com/wheelhouse-project/wheelhouse/runtime/work"
 	"github.com/wheelhouse-project/wheelhouse/schema"
 )
@@ -61,17 +59,15 @@ const verifyDelay = 200 * time.Millisecond
 
 // collector is one life of the controller.
 type collector struct {
-	logger    *slog.Logger
-	clock     clock.PassiveClock
-	client    metadata.Interface
-	events    record.EventRecorder
-	discovery *discovery.Discovery
-	informers *informers.Lease
+	logger *slog.Logger
+	clock  clock.PassiveClock
+	client metadata.Interface
+	events record.EventRecorder
 
 	graph    *graph
 	gate     gate
 	kinds    kinds
-	monitors *monitors
+	monitors *watched
 	deletes  *work.Queue[task]
 	orphans  *work.Queue[types.UID]
 	// waiting are owners that a live read has just found in foreground deletion.
@@ -90,8 +86,6 @@ func New(env controller.Env, section *schema.GarbageCollectorController) (*contr
 		clock:      env.Clock,
 		client:     env.Metadata,
 		events:     env.Events,
-		discovery:  env.Discovery,
-		informers:  env.Informers,
 		graph:      newGraph(env.Clock.Now),
 		waiting:    expiring.NewLRUExpireCacheWithClock(waitingEntries, env.Clock),
 		syncErrors: syncErrors,
@@ -102,12 +96,10 @@ func New(env controller.Env, section *schema.GarbageCollectorController) (*contr
 	c.orphans = work.NewQueue(env.Work, work.Options[types.UID]{
 		Name: "garbage_collector_attempt_to_orphan", Reconcile: c.attemptToOrphan,
 	})
-	c.monitors = newMonitors(c, ignored(section))
+	c.monitors = newWatched(c, env, ignored(section))
 	// A standby has its graph ready.
-	if served, _ := c.discovery.Resources(); len(served) > 0 {
-		if err := c.monitors.update(served); err != nil {
-			return nil, fmt.Errorf("start monitors: %w", err)
-		}
+	if err := c.monitors.Start(); err != nil {
+		return nil, fmt.Errorf("start monitors: %w", err)
 	}
 	return &controller.Controller{
 		ApplyLive: func(s schema.Section) {
@@ -116,7 +108,7 @@ func New(env controller.Env, section *schema.GarbageCollectorController) (*contr
 			}
 		},
 		Handler: debugHandler{c},
-		Runners: []func(context.Context) error{c.monitors.follow},
+		Runners: []func(context.Context) error{c.monitors.Follow},
 	}, nil
 }
 

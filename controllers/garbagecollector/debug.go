@@ -2,7 +2,6 @@ package garbagecollector
 
 import (
 	"net/http"
-	"slices"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -54,21 +53,7 @@ type summary struct {
 func (h debugHandler) Summary() any {
 	var s summary
 	s.Nodes, s.Edges, s.Virtual, s.Events = h.c.graph.size()
-	s.Monitors, s.Unsynced = h.c.monitors.unsynced()
+	s.Monitors, s.Unsynced = h.c.monitors.Unsynced()
 	s.Ready, s.Complete = h.c.gate.state()
 	return s
-}
-
-// unsynced monitors, by RESOURCE.GROUP, and the number of all.
-func (m *monitors) unsynced() (all int, unsynced []string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	unsynced = []string{}
-	for name, monitor := range m.byResource {
-		if !monitor.synced {
-			unsynced = append(unsynced, name.String())
-		}
-	}
-	slices.Sort(unsynced)
-	return len(m.byResource), unsynced
 }

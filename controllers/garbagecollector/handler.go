@@ -9,25 +9,18 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// definitions are the resources whose objects make the API server serve others.
-var definitions = []apischema.GroupResource{
-	{Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"},
-	{Group: "apiregistration.k8s.io", Resource: "apiservices"},
-}
-
 // handler tells the graph what a monitor shows.
 type handler struct {
-	c       *collector
-	monitor *monitor
+	c          *collector
+	resource   apischema.GroupVersionResource
+	apiVersion string
+	kind       string
 }
 
 var _ cache.ResourceEventHandler = handler{}
 
 // OnAdd implements cache.ResourceEventHandler.
 func (h handler) OnAdd(obj any, isInInitialList bool) {
-	if !isInInitialList {
-		h.definitionChanged()
-	}
 	if o, ok := h.object(obj); ok {
 		h.c.apply(h.c.graph.observe(o), isInInitialList)
 	}
@@ -35,7 +28,6 @@ func (h handler) OnAdd(obj any, isInInitialList bool) {
 
 // OnUpdate implements cache.ResourceEventHandler.
 func (h handler) OnUpdate(_, obj any) {
-	h.definitionChanged()
 	if o, ok := h.object(obj); ok {
 		h.c.apply(h.c.graph.observe(o), false)
 	}
@@ -43,7 +35,6 @@ func (h handler) OnUpdate(_, obj any) {
 
 // OnDelete implements cache.ResourceEventHandler.
 func (h handler) OnDelete(obj any) {
-	h.definitionChanged()
 	tombstone, unwatched := obj.(cache.DeletedFinalStateUnknown)
 	if unwatched {
 		obj = tombstone.Obj
@@ -53,24 +44,16 @@ func (h handler) OnDelete(obj any) {
 	}
 }
 
-// definitionChanged has discovery look again, so that new resources are
-// monitored within seconds.
-func (h handler) definitionChanged() {
-	if slices.Contains(definitions, h.monitor.resource.GroupResource()) {
-		h.c.discovery.Recheck()
-	}
-}
-
 func (h handler) object(obj any) (object, bool) {
 	m, err := meta.Accessor(obj)
 	if err != nil {
-		h.c.logger.Error("Monitor shows something that is no object", "resource", h.monitor.resource.String(), "err", err)
+		h.c.logger.Error("Monitor shows something that is no object", "resource", h.resource.String(), "err", err)
 		return object{}, false
 	}
 	deleting := m.GetDeletionTimestamp() != nil
 	return object{
-		identity:   identity{h.monitor.apiVersion, h.monitor.kind, m.GetNamespace(), m.GetName(), m.GetUID()},
-		resource:   h.monitor.resource,
+		identity:   identity{h.apiVersion, h.kind, m.GetNamespace(), m.GetName(), m.GetUID()},
+		resource:   h.resource,
 		owners:     m.GetOwnerReferences(),
 		deleting:   deleting,
 		orphan:     deleting && slices.Contains(m.GetFinalizers(), metav1.FinalizerOrphanDependents),

@@ -83,6 +83,8 @@ type Manager struct {
 	exit         chan error
 	first        *config.Snapshot
 
+	credentialFiles credentialFiles
+
 	mu sync.Mutex
 	// status is replaced, never changed.
 	status server.ConfigStatus

@@ -146,6 +146,10 @@ func (m *Manager) parts() []part {
 			m.clients.SetLimits(c.Cluster.Client.QPS, c.Cluster.Client.Burst)
 			return nil
 		}},
+		{"reload", func(c *config) error {
+			m.credentialFiles.apply(c.Reload)
+			return nil
+		}},
 		{"leaderElection", func(c *config) error { return m.elector.Apply(c.LeaderElection) }},
 		{"server", func(c *config) error { return m.server.Apply(c.Server) }},
 	}

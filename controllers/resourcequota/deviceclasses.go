@@ -1,0 +1,91 @@
+package resourcequota
+
+import (
+	"strings"
+
+	resourceapi "k8s.io/api/resource/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/ptr"
+)
+
+var deviceClassResource = resourceapi.SchemeGroupVersion.WithResource("deviceclasses")
+
+// extendedResourceName is an index of DeviceClasses by the extended resource that they provide.
+const extendedResourceName = "resourcequota-extended-resource-name"
+
+var deviceClassIndexers = cache.Indexers{
+	extendedResourceName: func(object any) ([]string, error) {
+		if class, ok := object.(*resourceapi.DeviceClass); ok && ptr.Deref(class.Spec.ExtendedResourceName, "") != "" {
+			return []string{*class.Spec.ExtendedResourceName}, nil
+		}
+		return nil, nil
+	},
+}
+
+// deviceClasses that there are; its indexer is nil when they are not served.
+type deviceClasses struct{ indexer cache.Indexer }
+
+func (c *quotaController) deviceClasses() deviceClasses {
+	monitor, ok := c.monitors.Get(deviceClassResource.GroupResource())
+	if !ok || monitor.Resource != deviceClassResource {
+		return deviceClasses{}
+	}
+	return deviceClasses{monitor.Informer.Indexer()}
+}
+
+// provide tells whether some class provides the devices of an extended resource,
+// by its own name or by the one that is made of the name of the class.
+func (d deviceClasses) provide(resource string) bool {
+	if d.indexer == nil {
+		return false
+	}
+	if class, ok := strings.CutPrefix(resource, resourceapi.ResourceDeviceClassPrefix); ok {
+		_, exists, err := d.indexer.GetByKey(class)
+		return err == nil && exists
+	}
+	keys, err := d.indexer.IndexKeys(extendedResourceName, resource)
+	return err == nil && len(keys) > 0
+}
+
+// extendedResource that a class provides; empty if it has none.
+func (d deviceClasses) extendedResource(class string) string {
+	if d.indexer == nil {
+		return ""
+	}
+	object, exists, err := d.indexer.GetByKey(class)
+	found, ok := object.(*resourceapi.DeviceClass)
+	if err != nil || !exists || !ok {
+		return ""
+	}
+	return ptr.Deref(found.Spec.ExtendedResourceName, "")
+}
+
+// deviceClassHandler counts quotas again that limit requests of extended
+// resources, when another class provides one.
+func (c *quotaController) deviceClassHandler() cache.ResourceEventHandler {
+	recount := func() {
+		for _, a := range c.books.all() {
+			for name := range a.seen().Spec.Hard {
+				if ofExtended(name) {
+					c.queue.AddAfter(a.key, gather)
+					break
+				}
+			}
+		}
+	}
+	return cache.ResourceEventHandlerDetailedFuncs{
+		AddFunc: func(_ any, isInInitialList bool) {
+			if !isInInitialList {
+				recount()
+			}
+		},
+		UpdateFunc: func(before, after any) {
+			b, bOK := before.(*resourceapi.DeviceClass)
+			a, aOK := after.(*resourceapi.DeviceClass)
+			if bOK && aOK && !ptr.Equal(a.Spec.ExtendedResourceName, b.Spec.ExtendedResourceName) {
+				recount()
+			}
+		},
+		DeleteFunc: func(any) { recount() },
+	}
+}

@@ -1,0 +1,229 @@
+package resourcequota
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apischema "k8s.io/apimachinery/pkg/runtime/schema"
+	quota "k8s.io/apiserver/pkg/quota/v1"
+
+	"github.com/wheelhouse-project/wheelhouse/controllers/internal/monitors"
+	"github.com/wheelhouse-project/wheelhouse/runtime/work"
+)
+
+// catchUpTimeout bounds how long a count waits for one cache to hold what the
+// API server does.
+const catchUpTimeout = 10 * time.Second
+
+// reconcile counts what a quota limits, and writes its status if it is another one.
+func (c *quotaController) reconcile(ctx context.Context, key work.ObjectName) (work.Result, error) {
+	a := c.books.get(key)
+	if a == nil {
+		return work.Result{}, nil
+	}
+	a.counting.Lock()
+	defer a.counting.Unlock()
+	sources := c.sources(a.seen().Spec.Hard)
+	if c.await(key, sources) {
+		return work.Result{}, nil // resume adds it again
+	}
+	c.confirmLimits(ctx, a, sources)
+
+	// 1. What must stay used is asked for before the caches are: an object that
+	// comes between is counted twice for a moment, never not at all.
+	q, holds := a.statement(func(name corev1.ResourceName, made *charge) bool { return c.reached(sources[name], made) })
+	usage, countErr := quota.CalculateUsage(q.Namespace, q.Spec.Scopes, q.Spec.Hard, c.registry, q.Spec.ScopeSelector)
+
+	// 2. Names that nobody can count keep their value.
+	used, kept := quota.Mask(q.Status.Used, quota.ResourceNames(q.Spec.Hard)), []hold(nil)
+	for name, counted := range usage {
+		before, known := used[name]
+		if held := holds[name]; known && counted.Cmp(before) < 0 && held.amount.Sign() > 0 {
+			counted.Add(held.amount)
+			if counted.Cmp(before) > 0 {
+				counted = before
+			}
+			kept = append(kept, held)
+		}
+		used[name] = counted
+	}
+
+	// 3. Only a status that changes is written.
+	err := c.write(ctx, a, q, used)
+	if apierrors.IsConflict(err) {
+		// Admission was faster. Its event is on its way.
+		return work.Result{RequeueAfter: gather}, nil
+	}
+	if err == nil {
+		err = countErr
+	}
+	a.counted(countErr != nil)
+	return work.Result{RequeueAfter: c.next(ctx, a, kept, sources)}, err
+}
+
+// write the status of a quota.
+func (c *quotaController) write(ctx context.Context, a *account, q *corev1.ResourceQuota, used corev1.ResourceList) error {
+	limited := !quota.Equals(q.Spec.Hard, q.Status.Hard)
+	if !limited && quota.Equals(used, q.Status.Used) {
+		return nil
+	}
+	changed := q.DeepCopy()
+	changed.Status = corev1.ResourceQuotaStatus{Hard: changed.Spec.Hard.DeepCopy(), Used: used}
+	written, err := c.client.CoreV1().ResourceQuotas(q.Namespace).UpdateStatus(ctx, changed, metav1.UpdateOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err != nil:
+		return fmt.Errorf("write the status of resource quota %s: %w", a.key, err)
+	}
+	a.wrote(written.ResourceVersion)
+	if limited {
+		a.setLimited(c.clock.Now())
+	}
+	return nil
+}
+
+// next is when the quota has to be counted again if nothing happens; 0 for never.
+func (c *quotaController) next(ctx context.Context, a *account, kept []hold, sources sources) time.Duration {
+	now := c.clock.Now()
+	var due []time.Time
+	for _, held := range kept {
+		switch {
+		case !held.until.IsZero():
+			due = append(due, held.until)
+		case c.catchUp(ctx, sources.all(), held.since):
+			due = append(due, now)
+		default:
+			due = append(due, now.Add(landing))
+		}
+	}
+	if limited := a.limitedAt(); !limited.IsZero() {
+		due = append(due, limited.Add(landing))
+	}
+	if _, ok := sources.of(pods.GroupResource()); ok {
+		if at := c.nextRelease(a.key.Namespace, now); !at.IsZero() {
+			due = append(due, at)
+		}
+	}
+	if len(due) == 0 {
+		return 0
+	}
+	return max(slices.MinFunc(due, time.Time.Compare).Sub(now), 0) + gather
+}
+
+// confirmLimits makes sure that the count to come finds what was created just
+// before the limits came into force, which admission has not charged.
+func (c *quotaController) confirmLimits(ctx context.Context, a *account, sources sources) {
+	limited := a.limitedAt()
+	if limited.IsZero() || c.clock.Since(limited) < landing {
+		return
+	}
+	at := &charge{at: limited, version: a.seen().ResourceVersion}
+	var behind []apischema.GroupResource
+	for _, resource := range sources.all() {
+		if !c.reached([]apischema.GroupResource{resource}, at) {
+			behind = append(behind, resource)
+		}
+	}
+	if c.catchUp(ctx, behind, limited) {
+		a.setLimited(time.Time{})
+	} else {
+		a.setLimited(c.clock.Now())
+	}
+}
+
+// sources are the resources that names are counted from.
+type sources map[corev1.ResourceName][]apischema.GroupResource
+
+func (c *quotaController) sources(hard corev1.ResourceList) sources {
+	found := sources{}
+	names := quota.ResourceNames(hard)
+	for _, e := range c.registry.List() {
+		for _, name := range e.MatchingResources(names) {
+			found[name] = append(found[name], e.GroupResource())
+		}
+	}
+	return found
+}
+
+// all of them, once each.
+func (s sources) all() []apischema.GroupResource {
+	once := map[apischema.GroupResource]struct{}{}
+	for _, resources := range s {
+		for _, resource := range resources {
+			once[resource] = struct{}{}
+		}
+	}
+	return slices.Collect(maps.Keys(once))
+}
+
+func (s sources) of(resource apischema.GroupResource) (corev1.ResourceName, bool) {
+	for name, resources := range s {
+		if slices.Contains(resources, resource) {
+			return name, true
+		}
+	}
+	return "", false
+}
+
+// reached tells whether the caches of resources hold all that was created before a charge.
+func (c *quotaController) reached(resources []apischema.GroupResource, made *charge) bool {
+	for _, resource := range resources {
+		if !c.caughtUp.since(resource, made.at) && !c.informers.Reached(resource, made.version) {
+			return false
+		}
+	}
+	return true
+}
+
+// catchUp has the caches of resources hold what the API server held at since.
+func (c *quotaController) catchUp(ctx context.Context, resources []apischema.GroupResource, since time.Time) bool {
+	ctx, cancel := context.WithTimeout(ctx, catchUpTimeout)
+	defer cancel()
+	for _, resource := range resources {
+		monitor, ok := c.monitors.Get(resource)
+		if !ok {
+			continue
+		}
+		if err := monitor.Informer.CatchUp(ctx, since); err != nil {
+			c.logger.Debug("Cache cannot be brought up to date", "resource", resource.String(), "err", err)
+			return false
+		}
+		c.caughtUp.set(resource, since)
+	}
+	return true
+}
+
+// await a monitor that quotas are counted from, and that may sync yet. It
+// returns true when the quota has to wait.
+func (c *quotaController) await(key work.ObjectName, sources sources) bool {
+	c.waiting.mu.Lock()
+	defer c.waiting.mu.Unlock()
+	for _, resource := range sources.all() {
+		state, ok := c.monitors.State(resource)
+		if ok && !state.Synced && !state.Failing && state.Age < monitors.SyncTimeout {
+			c.waiting.keys[key] = struct{}{}
+			return true
+		}
+	}
+	return false
+}
+
+// resume what waits, as some monitor may have synced.
+func (c *quotaController) resume() {
+	c.waiting.mu.Lock()
+	keys := c.waiting.keys
+	c.waiting.keys = map[work.ObjectName]struct{}{}
+	c.waiting.mu.Unlock()
+	for key := range keys {
+		if a := c.books.get(key); a != nil {
+			c.classify(a.seen(), true)
+		}
+	}
+}

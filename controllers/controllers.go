@@ -8,6 +8,7 @@ import (
 	"github.com/wheelhouse-project/wheelhouse/controllers/deployment"
 	"github.com/wheelhouse-project/wheelhouse/controllers/garbagecollector"
 	"github.com/wheelhouse-project/wheelhouse/controllers/job"
+	"github.com/wheelhouse-project/wheelhouse/controllers/legacytokencleaner"
 	"github.com/wheelhouse-project/wheelhouse/controllers/namespace"
 	"github.com/wheelhouse-project/wheelhouse/controllers/podgc"
 	"github.com/wheelhouse-project/wheelhouse/controllers/replicaset"
@@ -29,6 +30,7 @@ func All() []controller.Descriptor {
 		deployment.Descriptor(),
 		garbagecollector.Descriptor(),
 		job.Descriptor(),
+		legacytokencleaner.Descriptor(),
 		podgc.Descriptor(),
 		namespace.Descriptor(),
 		replicaset.Descriptor(),

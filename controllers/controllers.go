@@ -17,6 +17,7 @@ import (
 	"github.com/wheelhouse-project/wheelhouse/controllers/serviceaccount"
 	"github.com/wheelhouse-project/wheelhouse/controllers/servicecidr"
 	"github.com/wheelhouse-project/wheelhouse/controllers/statefulset"
+	"github.com/wheelhouse-project/wheelhouse/controllers/tokencleaner"
 	"github.com/wheelhouse-project/wheelhouse/controllers/ttlafterfinished"
 	"github.com/wheelhouse-project/wheelhouse/runtime/controller"
 )
@@ -39,6 +40,7 @@ func All() []controller.Descriptor {
 		serviceaccount.Descriptor(),
 		servicecidr.Descriptor(),
 		statefulset.Descriptor(),
+		tokencleaner.Descriptor(),
 		ttlafterfinished.Descriptor(),
 	}
 }

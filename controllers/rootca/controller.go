@@ -23,6 +23,7 @@ import (
 	"github.com/wheelhouse-project/wheelhouse/controllers/internal/keymaterial"
 	"github.com/wheelhouse-project/wheelhouse/controllers/internal/syncmetrics"
 	"github.com/wheelhouse-project/wheelhouse/runtime/controller"
+	"github.com/wheelhouse-project/wheelhouse/runtime/informers"
 	"github.com/wheelhouse-project/wheelhouse/runtime/work"
 	"github.com/wheelhouse-project/wheelhouse/schema"
 )
@@ -83,7 +84,7 @@ func New(env controller.Env, section *schema.RootCACertificatePublisherControlle
 	if err != nil {
 		return nil, fmt.Errorf("watch namespaces: %w", err)
 	}
-	configMapInformer, err := env.Informers.Informer(configMaps)
+	configMapInformer, err := env.Informers.SelectedInformer(configMaps, informers.Selection{FieldSelector: "metadata.name=" + configMapName})
 	if err != nil {
 		return nil, fmt.Errorf("watch config maps: %w", err)
 	}

@@ -390,6 +390,12 @@ func TestWithoutAnythingUsableThereIsNoSource(t *testing.T) {
 	if _, err := NewRootCA(w.env, filepath.Join(dir, "ca.crt"), nil); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("error %v, want one of a missing file", err)
 	}
+	ca := certificates.New(t, "ca", nil)
+	two := certificates.NewMount(t, map[string][]byte{"tls.crt": append(bytes.Clone(ca.CertPEM), ca.CertPEM...), "tls.key": ca.KeyPEM})
+	if _, err := NewSigningPair(w.env, "pair", two.Path("tls.crt"), two.Path("tls.key"), nil); err == nil ||
+		!strings.Contains(err.Error(), "2 certificates") || !strings.Contains(err.Error(), two.Path("tls.crt")) {
+		t.Errorf("error %v, want one of two certificates that names the file", err)
+	}
 	if _, err := NewRootCA(w.env, "", nil); err == nil || !strings.Contains(err.Error(), "empty") {
 		t.Errorf("error %v, want one of an empty bundle", err)
 	}

@@ -44,7 +44,7 @@ func TestAcceptance01_EverythingGoesWithItsNamespace(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.start()
+	w.start(func(s *schema.NamespaceController) { s.DeletionGracePeriod.Duration = 0 })
 	release := w.Proxy.HoldWatches(namespaces.GroupResource())
 	defer release()
 	w.delete(ns)

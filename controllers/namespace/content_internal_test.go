@@ -229,6 +229,9 @@ func TestDeletions(t *testing.T) {
 		t.Error("another namespace of the name is another deletion")
 	}
 	d.forget("n")
+	if got := d.since(again); !got.Equal(clock.Now()) || len(d.byName) > 0 {
+		t.Errorf("since %s when nothing is known, want now, and nothing kept", got)
+	}
 	if !d.observe(again) {
 		t.Error("it was forgotten")
 	}

@@ -140,7 +140,7 @@ func (c *namespaceController) reconcile(ctx context.Context, name string) (work.
 	if live, err = c.terminate(ctx, live); live == nil || err != nil {
 		return work.Result{}, err
 	}
-	if early > 0 {
+	if c.early(live) > 0 {
 		c.sweepEarly(ctx, live)
 		// The sweep may have taken longer than the rest of the grace period.
 		return work.Result{RequeueAfter: max(c.early(live), time.Nanosecond)}, ctx.Err()
@@ -148,7 +148,7 @@ func (c *namespaceController) reconcile(ctx context.Context, name string) (work.
 	return c.finish(ctx, live)
 }
 
-// early is how long the grace period of a namespace still lasts; not positive when it is over.
+// early is how long the grace period of a namespace lasts still; not positive when it is over.
 func (c *namespaceController) early(n *corev1.Namespace) time.Duration {
 	return c.deletions.since(n).Add(c.settings.gracePeriod()).Sub(c.clock.Now())
 }

@@ -35,45 +35,55 @@ func newDeletions(c clock.PassiveClock) deletions {
 	return deletions{clock: c, byName: map[string]*deletion{}}
 }
 
-// since tells since when the deletion of n is known.
-func (d *deletions) since(n *corev1.Namespace) time.Time {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	known, _ := d.of(n)
-	return known.since
-}
-
 // observe remembers the deletion of n, and tells whether it was not known.
 func (d *deletions) observe(n *corev1.Namespace) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	_, known := d.of(n)
-	return !known
+	if known, ok := d.byName[n.Name]; ok && known.uid == n.UID {
+		return false
+	}
+	d.byName[n.Name] = &deletion{uid: n.UID, since: d.clock.Now()}
+	return true
 }
 
-// startSweep tells whether n is to be swept early, which is true once only.
-func (d *deletions) startSweep(n *corev1.Namespace) bool {
+// of is what is known of the deletion of n. That of a namespace which the
+// handler has just seen go begins now, and is not kept.
+func (d *deletions) of(n *corev1.Namespace) *deletion {
+	if known, ok := d.byName[n.Name]; ok && known.uid == n.UID {
+		return known
+	}
+	return &deletion{uid: n.UID, since: d.clock.Now()}
+}
+
+// since tells since when the deletion of n is known.
+func (d *deletions) since(n *corev1.Namespace) time.Time {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	known, _ := d.of(n)
-	first := !known.swept
-	known.swept = true
-	return first
+	return d.of(n).since
 }
 
 // restart the grace period of n.
 func (d *deletions) restart(n *corev1.Namespace) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	known, _ := d.of(n)
-	known.since = d.clock.Now()
+	d.of(n).since = d.clock.Now()
+}
+
+// startSweep tells whether n is to be swept early, which is true once only.
+func (d *deletions) startSweep(n *corev1.Namespace) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	known := d.of(n)
+	first := !known.swept
+	known.swept = true
+	return first
 }
 
 // hold remembers what the last sweep of n could not empty.
 func (d *deletions) hold(n *corev1.Namespace, held []resource) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	known, _ := d.of(n)
+	known := d.of(n)
 	known.held, known.heldAt = held, d.clock.Now()
 }
 
@@ -81,21 +91,11 @@ func (d *deletions) hold(n *corev1.Namespace, held []resource) {
 func (d *deletions) held(n *corev1.Namespace) []resource {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	known, _ := d.of(n)
+	known := d.of(n)
 	if d.clock.Since(known.heldAt) >= sweepInterval {
 		return nil
 	}
 	return known.held
-}
-
-func (d *deletions) of(n *corev1.Namespace) (_ *deletion, known bool) {
-	found, ok := d.byName[n.Name]
-	if ok && found.uid == n.UID {
-		return found, true
-	}
-	found = &deletion{uid: n.UID, since: d.clock.Now()}
-	d.byName[n.Name] = found
-	return found, false
 }
 
 func (d *deletions) forget(name string) {

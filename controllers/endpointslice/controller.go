@@ -167,7 +167,9 @@ func New(env controller.Env, section *schema.EndpointSliceController) (*controll
 		Name: "endpoint_slice_topology", Reconcile: c.reconcileNodes, FixedWorkers: 1,
 	})
 	for _, watch := range []struct {
-		of       interface{ AddEventHandler(cache.ResourceEventHandler) error }
+		of interface {
+			AddEventHandler(cache.ResourceEventHandler) error
+		}
 		resource string
 		handler  cache.ResourceEventHandler
 	}{

@@ -91,16 +91,16 @@ func TestNothingIsDeletedWhileTheNodeCannotBeLookedUp(t *testing.T) {
 func TestACacheThatLacksNodesDeletesNothing(t *testing.T) {
 	t.Parallel()
 	w := start(t, 0)
+	pod := w.pod("p", w.on("n"), in(v1.PodRunning))
+	w.controller.CatchUp()
 	release := w.Proxy.HoldWatches(nodes.GroupResource())
 	w.node("n", v1.ConditionTrue)
-	pod := w.pod("p", w.on("n"), in(v1.PodRunning))
 	gets := func() []apiproxy.Request {
 		return w.Proxy.Requests(func(r apiproxy.Request) bool {
 			return r.Verb == "get" && r.Resource == nodes.GroupResource() && r.Code == http.StatusOK
 		})
 	}
 	for pass := 0; pass < 10 && len(gets()) == 0; pass++ {
-		w.CatchUp(pods)
 		w.nextPass()
 	}
 	if len(gets()) == 0 {

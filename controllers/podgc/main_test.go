@@ -132,7 +132,7 @@ func (w *world) passed(after time.Time) time.Time {
 // pass lets the controller see everything there is, and make its next pass.
 func (w *world) pass() {
 	w.t.Helper()
-	w.CatchUp(pods, nodes)
+	w.controller.CatchUp()
 	w.nextPass()
 }
 

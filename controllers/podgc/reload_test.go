@@ -117,7 +117,6 @@ func TestReloadsAtAnyMomentDeleteNothingElse(t *testing.T) {
 			w.forward(name)
 			lives(w.pod(name, w.on("flaps"), in(v1.PodRunning)))
 		}
-		w.CatchUp(nodes)
 		w.clock.Step(interval)
 	}
 	stop()

@@ -157,7 +157,7 @@ func (w *world) gone(name string) {
 // seen returns when the controller has looked at everything there is.
 func (w *world) seen() {
 	w.t.Helper()
-	w.CatchUp(secrets)
+	w.controller.CatchUp()
 	var quiet time.Time
 	harness.Eventually(w.t, soon, "quiet", func(context.Context) error {
 		if status := w.controller.Work(); status.Busy > 0 || status.Depth > 0 || quiet.IsZero() {

@@ -4,24 +4,32 @@ import (
 	"context"
 	"time"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
+	"github.com/wheelhouse-project/wheelhouse/runtime/informers"
 )
 
-// CatchUp returns when the engine's caches of resources hold what the API
-// server holds now, so that what a controller does not do from now on is not
-// done for want of knowledge. Event handlers may be a moment later.
-func (e *Engine) CatchUp(resources ...schema.GroupVersionResource) {
-	e.t.Helper()
-	ctx, cancel := context.WithTimeout(e.t.Context(), readyWithin)
+// CatchUp returns when the caches of the controller hold what the API server
+// holds now, so that what the controller does not do from now on is not left
+// out for want of knowledge. Event handlers may be a moment later. It fails
+// the test when the controller does not run.
+func (i *Instance) CatchUp() {
+	i.e.t.Helper()
+	i.mu.Lock()
+	lease := i.lease
+	i.mu.Unlock()
+	if lease == nil {
+		i.e.t.Fatalf("%s has not begun to reconcile", i.descriptor.Name())
+	}
+	ctx, cancel := context.WithTimeout(i.e.t.Context(), readyWithin)
 	defer cancel()
-	lease := e.pool.Lease("test")
-	defer lease.Release()
-	for _, resource := range resources {
-		if _, err := lease.Informer(resource); err != nil {
-			e.t.Fatal(err)
-		}
-	}
 	if err := lease.CatchUp(ctx, time.Now()); err != nil {
-		e.t.Fatalf("caches do not catch up: %v", err)
+		i.e.t.Fatalf("the caches of %s do not catch up: %v", i.descriptor.Name(), err)
 	}
+}
+
+// keepLease of the life that is about to reconcile.
+func (i *Instance) keepLease(_ context.Context, lease *informers.Lease) error {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.lease = lease
+	return nil
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/wheelhouse-project/wheelhouse/runtime/client"
 	"github.com/wheelhouse-project/wheelhouse/runtime/controller"
+	"github.com/wheelhouse-project/wheelhouse/runtime/informers"
 	"github.com/wheelhouse-project/wheelhouse/runtime/life"
 	"github.com/wheelhouse-project/wheelhouse/runtime/supervisor"
 	"github.com/wheelhouse-project/wheelhouse/runtime/work"
@@ -42,6 +43,8 @@ type Instance struct {
 	mu      sync.Mutex
 	section config.Section
 	running *running
+	// lease of the caches, from the first reconcile on.
+	lease *informers.Lease
 }
 
 // running is one life of a controller.
@@ -110,6 +113,7 @@ func (i *Instance) start() {
 		Discovery:  i.e.discovery,
 		Events:     i.e.events.Recorder(i.descriptor.EventComponent()),
 		Metrics:    i.Metrics,
+		CatchUp:    i.keepLease,
 		ServerCA:   i.e.builder.ServerCA,
 		Logger:     i.e.logger.With("controller", i.descriptor.Name()),
 		Clock:      i.e.clock,

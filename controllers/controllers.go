@@ -2,8 +2,11 @@
 package controllers
 
 import (
+	"github.com/wheelhouse-project/wheelhouse/controllers/bootstrapsigner"
 	"github.com/wheelhouse-project/wheelhouse/controllers/clusterroleaggregation"
 	"github.com/wheelhouse-project/wheelhouse/controllers/cronjob"
+	"github.com/wheelhouse-project/wheelhouse/controllers/csrapproving"
+	"github.com/wheelhouse-project/wheelhouse/controllers/csrsigning"
 	"github.com/wheelhouse-project/wheelhouse/controllers/daemonset"
 	"github.com/wheelhouse-project/wheelhouse/controllers/deployment"
 	"github.com/wheelhouse-project/wheelhouse/controllers/garbagecollector"
@@ -41,6 +44,9 @@ func All() []controller.Descriptor {
 		servicecidr.Descriptor(),
 		statefulset.Descriptor(),
 		tokencleaner.Descriptor(),
+		csrsigning.Descriptor(),
+		csrapproving.Descriptor(),
+		bootstrapsigner.Descriptor(),
 		ttlafterfinished.Descriptor(),
 	}
 }

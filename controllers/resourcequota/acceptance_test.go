@@ -2,7 +2,6 @@ package resourcequota_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -437,5 +436,3 @@ func TestStorageIsRoundedUpToBytes(t *testing.T) {
 	w.counted("q")
 	w.used("q", amounts{"requests.storage": "1001"})
 }
-
-var errNotYet = errors.New("not yet")

@@ -21,14 +21,14 @@ import (
 )
 
 // census counts the objects of a resource in the order in which they were
-// created and deleted, of all of them or those that match.
+// created and deleted.
 type census struct {
-	mu        sync.Mutex
+	mu            sync.Mutex
 	there         map[string]bool
 	most, created int
 }
 
-func (w *world) census(gvr apischema.GroupVersionResource, match func(*unstructured.Unstructured) bool) *census {
+func (w *world) census(gvr apischema.GroupVersionResource) *census {
 	w.t.Helper()
 	list, err := w.dynamic.Resource(gvr).Namespace(w.ns).List(w.t.Context(), metav1.ListOptions{})
 	if err != nil {
@@ -43,7 +43,7 @@ func (w *world) census(gvr apischema.GroupVersionResource, match func(*unstructu
 	go func() {
 		defer close(done)
 		for event := range events.ResultChan() {
-			if object, ok := event.Object.(*unstructured.Unstructured); ok && match(object) {
+			if object, ok := event.Object.(*unstructured.Unstructured); ok {
 				c.take(event.Type, object.GetName())
 			}
 		}
@@ -71,8 +71,6 @@ func (c *census) counts() (most, created int) {
 	defer c.mu.Unlock()
 	return c.most, c.created
 }
-
-func everyObject(*unstructured.Unstructured) bool { return true }
 
 // client creates and deletes objects of one kind, all with names of its own.
 type client struct {
@@ -135,6 +133,30 @@ func (w *world) podClient(prefix string, options ...podOption) client {
 	}
 }
 
+func (w *world) mapClient(prefix string) client {
+	configMaps := w.client.CoreV1().ConfigMaps(w.ns)
+	return client{prefix,
+		func(ctx context.Context, name string) error {
+			_, err := configMaps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+			return err
+		},
+		func(ctx context.Context, name string) error {
+			return configMaps.Delete(ctx, name, metav1.DeleteOptions{})
+		},
+	}
+}
+
+func (w *world) customClient(d crd, prefix string) client {
+	objects := w.dynamic.Resource(d.resource()).Namespace(w.ns)
+	return client{prefix,
+		func(ctx context.Context, name string) error {
+			_, err := objects.Create(ctx, d.object(name), metav1.CreateOptions{})
+			return err
+		},
+		func(ctx context.Context, name string) error { return objects.Delete(ctx, name, metav1.DeleteOptions{}) },
+	}
+}
+
 // run clients; the result waits until all have ended.
 func (w *world) run(clients []client, keep int, more func(created int) bool) (wait func()) {
 	w.t.Helper()
@@ -161,7 +183,7 @@ func TestAcceptance14_NeverMoreThanAllowed(t *testing.T) {
 	t.Parallel()
 	w := running(t)
 	w.quota("q", amounts{"pods": "50", "count/pods": "50"})
-	taken := w.census(podResource, everyObject)
+	taken := w.census(podResource)
 	var clients []client
 	for i := range 10 {
 		clients = append(clients, w.podClient(fmt.Sprint("client-", i)))
@@ -182,104 +204,93 @@ func TestAcceptance14_NeverMoreThanAllowed(t *testing.T) {
 	}
 }
 
+// churned is a namespace with one quota, whose clients want more than it allows.
+//
+// One, because kube-apiserver 1.37 lets an object pass uncharged that one quota
+// refuses while the update of another one of its namespace conflicts: the
+// second attempt looks at that other quota only.
+type churned struct {
+	*world
+	hard  amounts
+	most  int
+	taken *census
+}
+
 // Reloads at any moment change nothing about what is allowed, nor about what is
 // used in the end.
 func TestReloadsNeverAllowMore(t *testing.T) {
 	t.Parallel()
-	w := inWorld(t, ownControlPlane(t, controlplane.Options{}), harness.Options{WholeCluster: true, DiscoveryInterval: time.Second})
+	cp := ownControlPlane(t, controlplane.Options{})
+	w := inWorld(t, cp, harness.Options{WholeCluster: true, DiscoveryInterval: time.Second})
 	d := crd{plural: "things", group: "churn.example.com"}
 	w.define(d)
 	w.start(time.Second)
-	limits := map[string]struct {
-		hard    amounts
-		options []quotaOption
-		most    int
-	}{
-		"pods":   {amounts{"pods": "12", "requests.cpu": "12"}, nil, 12},
-		"ends":   {amounts{"pods": "5"}, []quotaOption{scoped(corev1.ResourceQuotaScopeTerminating)}, 5},
-		"maps":   {amounts{"configmaps": "6", "count/configmaps": "6"}, nil, 6},
-		"things": {amounts{d.count(): "4"}, nil, 4},
-	}
-	for name, limit := range limits {
-		w.quota(name, limit.hard, limit.options...)
-	}
 	maps := corev1.SchemeGroupVersion.WithResource("configmaps")
-	taken := map[string]*census{
-		"pods":   w.census(podResource, everyObject),
-		"maps":   w.census(maps, everyObject),
-		"things": w.census(d.resource(), everyObject),
-		"ends": w.census(podResource, func(o *unstructured.Unstructured) bool {
-			_, ok, err := unstructured.NestedInt64(o.Object, "spec", "activeDeadlineSeconds")
-			return ok && err == nil
-		}),
+	all := map[string]*churned{}
+	limit := func(name string, gvr apischema.GroupVersionResource, most int, hard amounts, options ...quotaOption) *churned {
+		c := &churned{world: w.another(cp), hard: hard, most: most}
+		c.quota("q", hard, options...)
+		c.taken = c.census(gvr)
+		all[name] = c
+		return c
 	}
-	things, configMaps := w.dynamic.Resource(d.resource()).Namespace(w.ns), w.client.CoreV1().ConfigMaps(w.ns)
-	cpu := requesting(amounts{"cpu": "1"})
-	clients := []client{
-		w.podClient("a", cpu), w.podClient("b", cpu), w.podClient("c", cpu),
-		w.podClient("d", cpu, deadline(3600)), w.podClient("e", cpu, deadline(3600)),
-	}
-	for i := range 3 {
-		clients = append(clients, client{fmt.Sprint("map-", i),
-			func(ctx context.Context, name string) error {
-				_, err := configMaps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
-				return err
-			},
-			func(ctx context.Context, name string) error {
-				return configMaps.Delete(ctx, name, metav1.DeleteOptions{})
-			},
-		})
-	}
-	for i := range 2 {
-		clients = append(clients, client{fmt.Sprint("thing-", i),
-			func(ctx context.Context, name string) error {
-				_, err := things.Create(ctx, d.object(name), metav1.CreateOptions{})
-				return err
-			},
-			func(ctx context.Context, name string) error { return things.Delete(ctx, name, metav1.DeleteOptions{}) },
-		})
-	}
+	pods := limit("pods", podResource, 12, amounts{"pods": "12", "requests.cpu": "12", "count/pods": "12"})
+	ends := limit("ends", podResource, 4, amounts{"pods": "4"}, scoped(corev1.ResourceQuotaScopeTerminating))
+	named := limit("maps", maps, 5, amounts{"configmaps": "5", "count/configmaps": "5"})
+	custom := limit("things", d.resource(), 4, amounts{d.count(): "4"})
+
 	ended := make(chan struct{})
-	wait := w.run(clients, 5, func(int) bool {
+	more := func(int) bool {
 		select {
 		case <-ended:
 			return false
 		default:
 			return true
 		}
+	}
+	cpu := requesting(amounts{"cpu": "1"})
+	waits := []func(){
+		pods.run([]client{pods.podClient("a", cpu), pods.podClient("b", cpu), pods.podClient("c", cpu), pods.podClient("d", cpu)}, 5, more),
+		ends.run([]client{ends.podClient("a", deadline(3600)), ends.podClient("b", deadline(3600))}, 5, more),
+		named.run([]client{named.mapClient("a"), named.mapClient("b")}, 5, more),
+		custom.run([]client{custom.customClient(d, "a"), custom.customClient(d, "b")}, 5, more),
+	}
+	end := sync.OnceFunc(func() {
+		close(ended)
+		for _, wait := range waits {
+			wait()
+		}
 	})
-	end := sync.OnceFunc(func() { close(ended); wait() })
 	t.Cleanup(end)
 	w.instance.Reload(rand.Uint64(), 50, 20)()
 	// A life gives nothing back in its first seconds. Some last longer.
-	for range 2 {
-		w.settle(taken["pods"])
-		w.instance.Restart()
-	}
-	w.settle(taken["pods"])
+	pods.settle()
+	w.instance.Restart()
+	pods.settle()
 	end()
-	for name, limit := range limits {
+	for name, c := range all {
 		zero := amounts{}
-		for resourceName := range limit.hard {
+		for resourceName := range c.hard {
 			zero[resourceName] = "0"
 		}
-		w.used(name, zero)
-		most, created := taken[name].counts()
+		c.used("q", zero)
+		most, created := c.taken.counts()
 		t.Logf("%s: %d created, at most %d at a time", name, created, most)
-		if most > limit.most {
-			t.Errorf("%s: %d at a time, %d are allowed", name, most, limit.most)
+		if most > c.most {
+			t.Errorf("%s: %d at a time, %d are allowed", name, most, c.most)
 		}
-		if created <= limit.most {
+		if created <= c.most {
 			t.Errorf("%s: %d created, nothing was given back", name, created)
 		}
 	}
 }
 
 // settle waits until something was given back: more is created than could be before.
-func (w *world) settle(taken *census) {
-	_, before := taken.counts()
-	harness.Eventually(w.t, soon, "further pods", func(context.Context) error {
-		if _, now := taken.counts(); now < before+15 {
+func (c *churned) settle() {
+	c.t.Helper()
+	_, before := c.taken.counts()
+	harness.Eventually(c.t, soon, "further objects", func(context.Context) error {
+		if _, now := c.taken.counts(); now < before+c.most+1 {
 			return errors.New("none")
 		}
 		return nil

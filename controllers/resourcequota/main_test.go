@@ -3,7 +3,6 @@ package resourcequota_test
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"testing"
@@ -72,6 +71,14 @@ func inWorld(t *testing.T, cp *controlplane.ControlPlane, o harness.Options) *wo
 		w.ns = cp.Namespace(t)
 	}
 	return w
+}
+
+// another world in a namespace of its own, with the same controller.
+func (w *world) another(cp *controlplane.ControlPlane) *world {
+	w.t.Helper()
+	other := *w
+	other.ns = cp.Namespace(w.t)
+	return &other
 }
 
 // start the controller, and wait until it monitors all that is served.
@@ -334,5 +341,3 @@ func ownControlPlane(t *testing.T, o controlplane.Options) *controlplane.Control
 
 // refused tells whether a create was refused by quota.
 func refused(err error) bool { return apierrors.IsForbidden(err) || apierrors.IsConflict(err) }
-
-var errRefused = errors.New("refused by quota")

@@ -18,6 +18,7 @@ import (
 	"github.com/wheelhouse-project/wheelhouse/controllers/replicationcontroller"
 	"github.com/wheelhouse-project/wheelhouse/controllers/rootca"
 	"github.com/wheelhouse-project/wheelhouse/controllers/serviceaccount"
+	"github.com/wheelhouse-project/wheelhouse/controllers/serviceaccounttoken"
 	"github.com/wheelhouse-project/wheelhouse/controllers/servicecidr"
 	"github.com/wheelhouse-project/wheelhouse/controllers/statefulset"
 	"github.com/wheelhouse-project/wheelhouse/controllers/tokencleaner"
@@ -47,6 +48,7 @@ func All() []controller.Descriptor {
 		csrsigning.Descriptor(),
 		csrapproving.Descriptor(),
 		bootstrapsigner.Descriptor(),
+		serviceaccounttoken.Descriptor(),
 		ttlafterfinished.Descriptor(),
 	}
 }

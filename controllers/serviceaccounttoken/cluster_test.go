@@ -1,0 +1,233 @@
+package serviceaccounttoken_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/wheelhouse-project/wheelhouse/runtime/controller"
+	"github.com/wheelhouse-project/wheelhouse/test/apiproxy"
+	"github.com/wheelhouse-project/wheelhouse/test/harness"
+)
+
+// summary is what the controller says of itself, as JSON.
+func (w *world) summary() string {
+	w.t.Helper()
+	summarizer, ok := w.controller.Handler().(controller.Summarizer)
+	if !ok {
+		w.t.Fatal("the controller has no summary")
+	}
+	body, err := json.Marshal(summarizer.Summary())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return string(body)
+}
+
+// A new key signs what comes from then on; a bad one signs nothing, and is told of.
+func TestTheKeyFileIsFollowed(t *testing.T) {
+	t.Parallel()
+	w := started(t)
+	w.account("a")
+	w.secret("first", "a")
+	first := w.filled("first")
+
+	w.write(w.keyFile, []byte("-----BEGIN EC PRIVATE KEY-----\nbm90IGEga2V5\n-----END EC PRIVATE KEY-----\n"))
+	harness.Eventually(t, soon, "rejection", func(context.Context) error {
+		if summary := w.summary(); !strings.Contains(summary, `"rejected":{`) {
+			return errors.New(summary)
+		}
+		return nil
+	})
+	w.secret("second", "a")
+	w.authenticates(w.filled("second").Data["token"], "a")
+
+	w.write(w.keyFile, ecKey)
+	harness.Eventually(t, soon, "end of the rejection", func(context.Context) error {
+		if summary := w.summary(); strings.Contains(summary, `"rejected":{`) {
+			return errors.New(summary)
+		}
+		return nil
+	})
+	w.secret("third", "a")
+	third := w.filled("third")
+	if header, _ := decode(t, third.Data["token"]); header["alg"] != "ES256" || header["kid"] != keyID(t, ecKey) {
+		t.Errorf("header %v after a change of the key", header)
+	}
+	w.authenticates(third.Data["token"], "a")
+	w.settled()
+	if now := w.filled("first"); now.ResourceVersion != first.ResourceVersion && string(now.Data["token"]) != string(first.Data["token"]) {
+		t.Error("a token was signed anew")
+	}
+
+	// Nothing that is secret is told to anybody.
+	told := w.log.String() + w.summary()
+	for _, secret := range []string{string(first.Data["token"]), string(third.Data["token"])} {
+		for _, part := range strings.Split(secret, ".") {
+			if strings.Contains(told, part) {
+				t.Error("a part of a token is in the log or the summary")
+			}
+		}
+	}
+	for _, key := range [][]byte{ecKey, rsaKey} {
+		for _, line := range strings.Split(string(key), "\n") {
+			if len(line) > 0 && !strings.HasPrefix(line, "-----") && strings.Contains(told, line) {
+				t.Error("a part of a key is in the log or the summary")
+			}
+		}
+	}
+	if !strings.Contains(told, keyID(t, ecKey)) {
+		t.Error("nobody is told by which key tokens are signed")
+	}
+}
+
+// The process's own CA is given when no file is configured.
+func TestTheCAOfTheAPIServerIsTheDefault(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.section.RootCAFile = ""
+	w.start()
+	w.account("a")
+	w.secret("s", "a")
+	w.filled("s")
+}
+
+// An account that is made anew under its name gets the Secrets that are meant
+// for it, and not those of the one before, whatever the cache knows.
+func TestAnAccountThatIsMadeAnewKeepsItsOwnSecrets(t *testing.T) {
+	t.Parallel()
+	w := started(t)
+	w.account("a")
+	w.secret("old", "a")
+	w.filled("old")
+	release := w.Proxy.HoldWatches(accounts)
+	w.deleteAccount("a")
+	account := w.account("a")
+	w.secret("new", "a")
+	secret := w.filled("new") // the cache holds the account that is gone
+	if got := secret.Annotations[corev1.ServiceAccountUIDKey]; got != string(account.UID) {
+		t.Errorf("the token is of account %s, want %s", got, account.UID)
+	}
+	release()
+	w.gone("old")
+	w.settled()
+	w.authenticates(w.filled("new").Data["token"], "a")
+	if writes := w.writes("delete", "new"); len(writes) != 0 {
+		t.Errorf("writes: %+v", writes)
+	}
+}
+
+// An account that the cache does not know yet keeps its Secret.
+func TestAnAccountThatIsNewIsLookedFor(t *testing.T) {
+	t.Parallel()
+	w := started(t)
+	release := w.Proxy.HoldWatches(accounts)
+	defer release()
+	account := w.account("a")
+	w.secret("s", "a", accountUID(account.UID))
+	w.filled("s")
+}
+
+// A Secret that has changed since the cache saw it is left for its event.
+func TestASecretThatChangesMeanwhileGetsOneToken(t *testing.T) {
+	t.Parallel()
+	w := started(t)
+	w.account("a")
+	first := true
+	remove := w.Proxy.Before(func(r apiproxy.Request) {
+		if r.Verb == "update" && r.Name == "s" && first {
+			first = false
+			_, err := w.Admin.CoreV1().Secrets(w.Namespace).Patch(context.Background(), "s", "application/merge-patch+json",
+				[]byte(`{"data":{"token":"YWJj"}}`), metav1.PatchOptions{})
+			if err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	defer remove()
+	w.secret("s", "a")
+	if got := string(w.filled("s").Data["token"]); got != "abc" {
+		t.Error("a token was replaced")
+	}
+	w.settled()
+	writes := w.writes("update", "s")
+	if len(writes) != 2 || writes[0].Code != http.StatusConflict || writes[1].Code != http.StatusOK {
+		t.Errorf("writes: %+v", writes)
+	}
+	if status := w.controller.Work(); status.LastError != "" {
+		t.Errorf("last error: %s", status.LastError)
+	}
+}
+
+// What others manage in a Secret stays theirs.
+func TestTheManagersOfASecretStay(t *testing.T) {
+	t.Parallel()
+	w := started(t)
+	w.account("a")
+	_, err := w.Admin.CoreV1().Secrets(w.Namespace).Create(t.Context(), tokenSecret("s", "a", data("extra", "x")),
+		metav1.CreateOptions{FieldManager: "somebody"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret := w.filled("s")
+	if !slices.ContainsFunc(secret.ManagedFields, func(entry metav1.ManagedFieldsEntry) bool { return entry.Manager == "somebody" }) {
+		t.Errorf("managers: %+v", secret.ManagedFields)
+	}
+}
+
+// A reference is taken from an account that somebody else changes at the same moment.
+func TestAReferenceGoesAlthoughTheAccountChanges(t *testing.T) {
+	t.Parallel()
+	w := started(t)
+	w.account("b", "s1", "other")
+	w.secret("s1", "b")
+	w.filled("s1")
+	left := 3
+	remove := w.Proxy.Before(func(r apiproxy.Request) {
+		if r.Verb == "update" && r.Name == "b" && left > 0 {
+			left--
+			patch := fmt.Sprintf(`{"metadata":{"annotations":{"left":"%d"}}}`, left)
+			_, err := w.Admin.CoreV1().ServiceAccounts(w.Namespace).Patch(context.Background(), "b", "application/merge-patch+json",
+				[]byte(patch), metav1.PatchOptions{})
+			if err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	defer remove()
+	w.deleteSecret("s1")
+	w.listed("b", "other")
+	if writes := w.writes("update", "b"); len(writes) != 4 {
+		t.Errorf("writes: %+v", writes)
+	}
+}
+
+// A Secret that a finalizer holds is left alone.
+func TestASecretThatIsBeingDeletedIsLeftAlone(t *testing.T) {
+	t.Parallel()
+	w := started(t)
+	w.account("a", "s")
+	w.secret("s", "a", func(secret *corev1.Secret) { secret.Finalizers = []string{"example.com/hold"} })
+	w.filled("s")
+	w.deleteSecret("s")
+	w.patchSecret("s", `{"data":{"namespace":null}}`)
+	w.settled()
+	harness.Throughout(t, aWhile, "rest", func(context.Context) error {
+		if writes := w.writes("update", "s"); len(writes) != 1 {
+			return fmt.Errorf("writes: %+v", writes)
+		}
+		return nil
+	})
+	w.listed("a", "s")
+	w.patchSecret("s", `{"metadata":{"finalizers":null}}`)
+	w.gone("s")
+	w.listed("a")
+}

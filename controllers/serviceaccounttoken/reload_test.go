@@ -1,0 +1,126 @@
+package serviceaccounttoken_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"sync"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+	watchtools "k8s.io/client-go/tools/watch"
+)
+
+// record of what was wrong with the Secrets of a test, as a watch sees them.
+type record struct {
+	mu     sync.Mutex
+	tokens map[types.UID][]byte
+	ended  map[string]bool
+	wrongs []string
+}
+
+func (w *world) watchSecrets() *record {
+	w.t.Helper()
+	all := w.Admin.CoreV1().Secrets(w.Namespace)
+	list, err := all.List(w.t.Context(), metav1.ListOptions{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	events, err := watchtools.NewRetryWatcherWithContext(ctx, list.ResourceVersion, &cache.ListWatch{WatchFuncWithContext: all.Watch})
+	if err != nil {
+		cancel()
+		w.t.Fatal(err)
+	}
+	r, done := &record{tokens: map[types.UID][]byte{}, ended: map[string]bool{}}, make(chan struct{})
+	go func() {
+		defer close(done)
+		for event := range events.ResultChan() {
+			r.note(event)
+		}
+	}()
+	w.t.Cleanup(func() {
+		cancel()
+		<-done
+	})
+	return r
+}
+
+func (r *record) note(event watch.Event) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	secret, ok := event.Object.(*corev1.Secret)
+	if !ok {
+		r.wrongs = append(r.wrongs, fmt.Sprintf("the watch broke: %+v", event.Object))
+		return
+	}
+	if event.Type == watch.Deleted {
+		r.ended[secret.Name] = true
+	}
+	before, now := r.tokens[secret.UID], secret.Data["token"]
+	if len(before) > 0 && !bytes.Equal(before, now) {
+		r.wrongs = append(r.wrongs, secret.Name+" got another token")
+	}
+	r.tokens[secret.UID] = now
+}
+
+// A reload at any moment changes nothing about where the cluster ends up: each
+// Secret gets one token, those of accounts that are gone go, and no others.
+func TestReloadsChangeNothing(t *testing.T) {
+	t.Parallel()
+	w := started(t)
+	const count = 12
+	name := func(kind string, i int) string { return fmt.Sprintf("%s-%d", kind, i) }
+	seen := w.watchSecrets()
+	stop := w.controller.Reload(rand.Uint64(), 50, 20)
+	for i := range count {
+		w.account(name("stays", i))
+		w.account(name("goes", i))
+		w.secret(name("stays", i), name("stays", i))
+		w.secret(name("goes", i), name("goes", i))
+		w.secret(name("orphan", i), "nosuch")
+	}
+	for i := range count {
+		w.filled(name("stays", i))
+		w.filled(name("goes", i))
+		w.deleteAccount(name("goes", i))
+		w.secret(name("late", i), name("stays", i))
+	}
+	for i := range count {
+		w.gone(name("goes", i))
+		w.gone(name("orphan", i))
+		w.filled(name("late", i))
+	}
+	stop()
+	w.settled()
+	for i := range count {
+		for _, kind := range []string{"stays", "late"} {
+			w.filled(name(kind, i))
+			updates := 0
+			for _, write := range w.writes("update", name(kind, i)) {
+				if write.Code == http.StatusOK {
+					updates++
+				}
+			}
+			if updates != 1 {
+				t.Errorf("%d updates of %s", updates, name(kind, i))
+			}
+		}
+	}
+	seen.mu.Lock()
+	defer seen.mu.Unlock()
+	for _, wrong := range seen.wrongs {
+		t.Error(wrong)
+	}
+	for i := range count {
+		if seen.ended[name("stays", i)] || seen.ended[name("late", i)] {
+			t.Errorf("a secret of %s was deleted", name("stays", i))
+		}
+	}
+}

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -139,8 +140,8 @@ func (m *Manager) Get(ctx context.Context, path string) (code int, body []byte, 
 	return response.StatusCode, body, errors.Join(err, response.Body.Close())
 }
 
-// AwaitState waits until a controller is in a state, and returns why it is.
-func (m *Manager) AwaitState(name, state string) (reason string) {
+// AwaitState waits until a controller is in a state for a reason that contains a text.
+func (m *Manager) AwaitState(name, state, reason string) {
 	m.t.Helper()
 	Eventually(m.t, readyWithin, name+" in state "+state, func(ctx context.Context) error {
 		_, body, err := m.Get(ctx, "/debug/controllers/"+name)
@@ -151,12 +152,11 @@ func (m *Manager) AwaitState(name, state string) (reason string) {
 		if err := json.Unmarshal(body, &status); err != nil {
 			return err
 		}
-		if reason = status.Reason; status.State != state {
-			return fmt.Errorf("it is in state %s: %s", status.State, reason)
+		if status.State != state || !strings.Contains(status.Reason, reason) {
+			return fmt.Errorf("it is in state %s: %s", status.State, status.Reason)
 		}
 		return nil
 	})
-	return reason
 }
 
 func unusedPort(t testing.TB) int {

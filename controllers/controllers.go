@@ -20,6 +20,7 @@ import (
 	"github.com/wheelhouse-project/wheelhouse/controllers/serviceaccount"
 	"github.com/wheelhouse-project/wheelhouse/controllers/serviceaccounttoken"
 	"github.com/wheelhouse-project/wheelhouse/controllers/servicecidr"
+	"github.com/wheelhouse-project/wheelhouse/controllers/servingtrustbundle"
 	"github.com/wheelhouse-project/wheelhouse/controllers/statefulset"
 	"github.com/wheelhouse-project/wheelhouse/controllers/tokencleaner"
 	"github.com/wheelhouse-project/wheelhouse/controllers/ttlafterfinished"
@@ -32,6 +33,9 @@ func All() []controller.Descriptor {
 		clusterroleaggregation.Descriptor(),
 		daemonset.Descriptor(),
 		cronjob.Descriptor(),
+		csrapproving.Descriptor(),
+		csrsigning.Descriptor(),
+		servingtrustbundle.Descriptor(),
 		deployment.Descriptor(),
 		garbagecollector.Descriptor(),
 		job.Descriptor(),
@@ -45,8 +49,6 @@ func All() []controller.Descriptor {
 		servicecidr.Descriptor(),
 		statefulset.Descriptor(),
 		tokencleaner.Descriptor(),
-		csrsigning.Descriptor(),
-		csrapproving.Descriptor(),
 		bootstrapsigner.Descriptor(),
 		serviceaccounttoken.Descriptor(),
 		ttlafterfinished.Descriptor(),

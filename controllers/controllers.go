@@ -6,6 +6,7 @@ import (
 	"github.com/wheelhouse-project/wheelhouse/controllers/clusterroleaggregation"
 	"github.com/wheelhouse-project/wheelhouse/controllers/cronjob"
 	"github.com/wheelhouse-project/wheelhouse/controllers/csrapproving"
+	"github.com/wheelhouse-project/wheelhouse/controllers/csrcleaner"
 	"github.com/wheelhouse-project/wheelhouse/controllers/csrsigning"
 	"github.com/wheelhouse-project/wheelhouse/controllers/daemonset"
 	"github.com/wheelhouse-project/wheelhouse/controllers/deployment"
@@ -51,6 +52,7 @@ func All() []controller.Descriptor {
 		tokencleaner.Descriptor(),
 		bootstrapsigner.Descriptor(),
 		serviceaccounttoken.Descriptor(),
+		csrcleaner.Descriptor(),
 		ttlafterfinished.Descriptor(),
 	}
 }

@@ -10,6 +10,9 @@ import (
 	"github.com/wheelhouse-project/wheelhouse/controllers/csrsigning"
 	"github.com/wheelhouse-project/wheelhouse/controllers/daemonset"
 	"github.com/wheelhouse-project/wheelhouse/controllers/deployment"
+	"github.com/wheelhouse-project/wheelhouse/controllers/endpoints"
+	"github.com/wheelhouse-project/wheelhouse/controllers/endpointslice"
+	"github.com/wheelhouse-project/wheelhouse/controllers/endpointslicemirroring"
 	"github.com/wheelhouse-project/wheelhouse/controllers/garbagecollector"
 	"github.com/wheelhouse-project/wheelhouse/controllers/job"
 	"github.com/wheelhouse-project/wheelhouse/controllers/legacytokencleaner"
@@ -38,6 +41,9 @@ func All() []controller.Descriptor {
 		csrsigning.Descriptor(),
 		servingtrustbundle.Descriptor(),
 		deployment.Descriptor(),
+		endpoints.Descriptor(),
+		endpointslice.Descriptor(),
+		endpointslicemirroring.Descriptor(),
 		garbagecollector.Descriptor(),
 		job.Descriptor(),
 		legacytokencleaner.Descriptor(),

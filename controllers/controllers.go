@@ -20,6 +20,7 @@ import (
 	"github.com/wheelhouse-project/wheelhouse/controllers/podgc"
 	"github.com/wheelhouse-project/wheelhouse/controllers/replicaset"
 	"github.com/wheelhouse-project/wheelhouse/controllers/replicationcontroller"
+	"github.com/wheelhouse-project/wheelhouse/controllers/resourcequota"
 	"github.com/wheelhouse-project/wheelhouse/controllers/rootca"
 	"github.com/wheelhouse-project/wheelhouse/controllers/serviceaccount"
 	"github.com/wheelhouse-project/wheelhouse/controllers/serviceaccounttoken"
@@ -51,6 +52,7 @@ func All() []controller.Descriptor {
 		namespace.Descriptor(),
 		replicaset.Descriptor(),
 		replicationcontroller.Descriptor(),
+		resourcequota.Descriptor(),
 		rootca.Descriptor(),
 		serviceaccount.Descriptor(),
 		servicecidr.Descriptor(),

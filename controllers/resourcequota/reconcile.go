@@ -17,9 +17,9 @@ import (
 	"github.com/wheelhouse-project/wheelhouse/runtime/work"
 )
 
-// catchUpTimeout bounds how long a count waits for one cache to hold what the
-// API server does.
-const catchUpTimeout = 10 * time.Second
+// catchUpTimeout bounds how long a worker waits for caches to hold what the API
+// server does. A watch that is made anew for it brings a bookmark within two seconds.
+const catchUpTimeout = 3 * time.Second
 
 // reconcile counts what a quota limits, and writes its status if it is another one.
 func (c *quotaController) reconcile(ctx context.Context, key work.ObjectName) (work.Result, error) {
@@ -41,7 +41,7 @@ func (c *quotaController) reconcile(ctx context.Context, key work.ObjectName) (w
 	usage, countErr := quota.CalculateUsage(q.Namespace, q.Spec.Scopes, q.Spec.Hard, c.registry, q.Spec.ScopeSelector)
 
 	// 2. Names that nobody can count keep their value.
-	used, kept := quota.Mask(q.Status.Used, quota.ResourceNames(q.Spec.Hard)), []hold(nil)
+	used, kept := quota.Mask(q.Status.Used, quota.ResourceNames(q.Spec.Hard)), map[corev1.ResourceName]hold{}
 	for name, counted := range usage {
 		before, known := used[name]
 		if held := holds[name]; known && counted.Cmp(before) < 0 && held.amount.Sign() > 0 {
@@ -49,7 +49,7 @@ func (c *quotaController) reconcile(ctx context.Context, key work.ObjectName) (w
 			if counted.Cmp(before) > 0 {
 				counted = before
 			}
-			kept = append(kept, held)
+			kept[name] = held
 		}
 		used[name] = counted
 	}
@@ -90,14 +90,14 @@ func (c *quotaController) write(ctx context.Context, a *account, q *corev1.Resou
 }
 
 // next is when the quota has to be counted again if nothing happens; 0 for never.
-func (c *quotaController) next(ctx context.Context, a *account, kept []hold, sources sources) time.Duration {
+func (c *quotaController) next(ctx context.Context, a *account, kept map[corev1.ResourceName]hold, sources sources) time.Duration {
 	now := c.clock.Now()
 	var due []time.Time
-	for _, held := range kept {
+	for name, held := range kept {
 		switch {
 		case !held.until.IsZero():
 			due = append(due, held.until)
-		case c.catchUp(ctx, sources.all(), held.since):
+		case c.catchUp(ctx, sources[name], held.since):
 			due = append(due, now)
 		default:
 			due = append(due, now.Add(landing))

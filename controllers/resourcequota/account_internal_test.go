@@ -1,0 +1,172 @@
+package resourcequota
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	quota "k8s.io/apiserver/pkg/quota/v1"
+	testingclock "k8s.io/utils/clock/testing"
+)
+
+func list(quantities ...string) corev1.ResourceList {
+	l := corev1.ResourceList{}
+	for i := 0; i < len(quantities); i += 2 {
+		l[corev1.ResourceName(quantities[i])] = resource.MustParse(quantities[i+1])
+	}
+	return l
+}
+
+func version(v string, used corev1.ResourceList) *corev1.ResourceQuota {
+	return &corev1.ResourceQuota{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "q", ResourceVersion: v},
+		Status:     corev1.ResourceQuotaStatus{Hard: list("pods", "10", "cpu", "10"), Used: used},
+	}
+}
+
+// books of the test: an account whose caches have reached everything.
+type ledger struct {
+	t     *testing.T
+	clock *testingclock.FakePassiveClock
+	*account
+	// behind are versions that the caches have not reached.
+	behind map[string]bool
+}
+
+func newLedger(t *testing.T, used corev1.ResourceList) *ledger {
+	t.Helper()
+	c := testingclock.NewFakePassiveClock(time.Unix(1_000_000, 0))
+	return &ledger{t: t, clock: c, account: newAccount(c, version("1", used)), behind: map[string]bool{}}
+}
+
+func (l *ledger) pass(d time.Duration) { l.clock.SetTime(l.clock.Now().Add(d)) }
+
+// held amounts come to be want.
+func (l *ledger) held(want corev1.ResourceList) {
+	l.t.Helper()
+	_, holds := l.statement(func(_ corev1.ResourceName, c *charge) bool { return !l.behind[c.version] })
+	got := corev1.ResourceList{}
+	for name, h := range holds {
+		if h.amount.Sign() > 0 {
+			got[name] = h.amount
+		}
+	}
+	if !quota.Equals(got, want) {
+		l.t.Errorf("held %v, want %v", got, want)
+	}
+}
+
+func TestAChargeIsHeldUntilItsObjectIsSeen(t *testing.T) {
+	t.Parallel()
+	l := newLedger(t, nil)
+	l.held(list())
+	l.update(version("2", list("pods", "2", "cpu", "3")))
+	l.held(list("pods", "2", "cpu", "3"))
+	l.landed(list("pods", "1", "cpu", "1"))
+	l.held(list("pods", "1", "cpu", "2"))
+	l.update(version("3", list("pods", "3", "cpu", "4")))
+	l.landed(list("pods", "1", "cpu", "2"))
+	l.held(list("pods", "1", "cpu", "1"))
+	l.landed(list("pods", "1", "cpu", "1"))
+	l.held(list())
+}
+
+func TestAChargeWithoutAnObjectIsHeldForATime(t *testing.T) {
+	t.Parallel()
+	l := newLedger(t, nil)
+	l.update(version("2", list("pods", "1")))
+	l.pass(landing / 2)
+	l.update(version("3", list("pods", "3")))
+	l.held(list("pods", "3"))
+	l.pass(landing / 2)
+	l.held(list("pods", "2"))
+	l.pass(landing / 2)
+	l.held(list())
+	if len(l.charges) > 0 {
+		t.Errorf("%d charges are kept", len(l.charges))
+	}
+}
+
+func TestAChargeIsHeldWhileNoCacheHasReachedIt(t *testing.T) {
+	t.Parallel()
+	l := newLedger(t, nil)
+	l.update(version("2", list("pods", "1")))
+	l.behind["2"] = true
+	l.pass(10 * landing)
+	l.held(list("pods", "1"))
+	_, holds := l.statement(func(corev1.ResourceName, *charge) bool { return false })
+	if h := holds["pods"]; h.since.IsZero() || !h.until.IsZero() {
+		t.Errorf("hold %+v waits for time instead of the cache", h)
+	}
+	delete(l.behind, "2")
+	l.held(list())
+}
+
+func TestWhatIsFoundMayBeUnderWay(t *testing.T) {
+	t.Parallel()
+	l := newLedger(t, list("pods", "4"))
+	l.held(list("pods", "4"))
+	l.landed(list("pods", "1"))
+	l.held(list("pods", "3"))
+	l.pass(landing)
+	l.held(list())
+}
+
+func TestAnObjectMayBeSeenBeforeItsCharge(t *testing.T) {
+	t.Parallel()
+	l := newLedger(t, nil)
+	l.landed(list("pods", "1"))
+	l.update(version("2", list("pods", "2")))
+	l.held(list("pods", "1"))
+	// But not long before: then it is another one's.
+	l.pass(landing)
+	l.landed(list("pods", "1"))
+	l.pass(early)
+	l.update(version("3", list("pods", "3")))
+	l.held(list("pods", "1"))
+	if len(l.credits) > 0 {
+		t.Errorf("%d credits are kept", len(l.credits))
+	}
+}
+
+func TestOwnWritesAreNoCharges(t *testing.T) {
+	t.Parallel()
+	l := newLedger(t, nil)
+	l.wrote("2")
+	l.update(version("2", list("pods", "2")))
+	l.held(list())
+	// The event may come before the answer.
+	l.update(version("3", list("pods", "5")))
+	l.held(list("pods", "3"))
+	l.wrote("3")
+	l.held(list())
+}
+
+func TestGivingBackIsNoCharge(t *testing.T) {
+	t.Parallel()
+	l := newLedger(t, nil)
+	l.update(version("2", list("pods", "5", "cpu", "2")))
+	l.pass(landing)
+	l.update(version("3", list("pods", "3", "cpu", "3")))
+	l.held(list("cpu", "1"))
+}
+
+func TestAnotherQuotaOfTheNameHasAnotherAccount(t *testing.T) {
+	t.Parallel()
+	b := newBooks(testingclock.NewFakePassiveClock(time.Now()))
+	first, second := version("1", nil), version("9", nil)
+	first.UID, second.UID = "a", "b"
+	b.open(first)
+	old := b.get(newAccount(b.clock, first).key)
+	old.landed(list("pods", "1"))
+	b.update(second)
+	if a := b.get(old.key); a == old || a.seen() != second || len(a.credits) > 0 {
+		t.Errorf("account %+v", a)
+	}
+	b.close(old.key)
+	if len(b.all()) > 0 || len(b.in("ns")) > 0 || len(b.byNamespace) > 0 {
+		t.Errorf("accounts are left: %v", b.byNamespace)
+	}
+}

@@ -1,0 +1,154 @@
+package resourcequota_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apischema "k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/wheelhouse-project/wheelhouse/controllers/garbagecollector"
+	"github.com/wheelhouse-project/wheelhouse/controllers/resourcequota"
+	"github.com/wheelhouse-project/wheelhouse/test/apiproxy"
+	"github.com/wheelhouse-project/wheelhouse/test/harness"
+)
+
+// What was admitted stays charged while the cache of pods lags behind that of
+// quotas, however long, and also through a restart.
+func TestACacheThatLagsGivesNothingBack(t *testing.T) {
+	t.Parallel()
+	w := running(t)
+	w.quota("q", amounts{"pods": "3"})
+	release := w.engine.Proxy.HoldWatches(corev1.Resource("pods"))
+	for i := range 3 {
+		w.pod(fmt.Sprint("p-", i))
+	}
+	for _, restarted := range []bool{false, true} {
+		if restarted {
+			w.instance.Restart()
+		}
+		hard := amounts{"pods": "3", "secrets": fmt.Sprint(len(w.get("q").Spec.Hard))}
+		w.change("q", func(q *corev1.ResourceQuota) { q.Spec.Hard = hard.list() })
+		w.counted("q")
+		// Longer than any object takes from its charge to its creation.
+		harness.Throughout(t, 6*time.Second, "charge of pods that no cache shows", func(ctx context.Context) error {
+			return w.shows(ctx, "q", amounts{"pods": "3"})
+		})
+	}
+	if _, err := w.client.CoreV1().Pods(w.ns).Create(t.Context(), newPod("more"), metav1.CreateOptions{}); !refused(err) {
+		t.Errorf("a fourth pod: %v", err)
+	}
+	release()
+	w.deletePod("p-0")
+	w.used("q", amounts{"pods": "2"})
+}
+
+// The first count of a quota may miss objects that were created just before
+// and that its cache does not show yet. Another one finds them.
+func TestObjectsFromJustBeforeTheQuotaAreFound(t *testing.T) {
+	t.Parallel()
+	w := running(t)
+	release := w.engine.Proxy.HoldWatches(corev1.Resource("pods"))
+	w.pod("early")
+	w.quota("q", amounts{"pods": "3"})
+	w.used("q", amounts{"pods": "0"})
+	release()
+	w.used("q", amounts{"pods": "1"})
+}
+
+// A type that cannot be listed leaves the others of its quota alone, and is
+// counted as soon as it can be.
+func TestATypeThatCannotBeListedHidesNoOther(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	services := apischema.GroupResource{Resource: "services"}
+	mend := w.engine.Proxy.Answer(func(r apiproxy.Request) bool {
+		return r.Resource == services && (r.Verb == "list" || r.Verb == "watch")
+	}, 503, 0)
+	w.create("q", amounts{"pods": "5", "services": "5"})
+	w.pod("uncharged")
+	w.instance = w.engine.Start(resourcequota.Descriptor(), section(0))
+	w.used("q", amounts{"pods": "1"})
+	q := w.get("q")
+	if _, ok := q.Status.Used["services"]; ok || len(q.Status.Hard) != 2 {
+		t.Errorf("status %+v", q.Status)
+	}
+	w.deletePod("uncharged")
+	w.used("q", amounts{"pods": "0"})
+	mend()
+	w.used("q", amounts{"pods": "0", "services": "0"})
+}
+
+func TestMonitorsAreSharedWithTheGarbageCollector(t *testing.T) {
+	t.Parallel()
+	w := running(t)
+	w.engine.Start(garbagecollector.Descriptor(), nil)
+	w.quota("q", amounts{"pods": "5"})
+	w.pod("p")
+	w.used("q", amounts{"pods": "1"})
+	asked := map[apischema.GroupResource]int{}
+	for _, r := range w.engine.Proxy.Requests(func(r apiproxy.Request) bool { return r.Verb == "watch" && r.Code == 200 }) {
+		asked[r.Resource]++
+	}
+	for resource, n := range asked {
+		if n > 1 {
+			t.Errorf("%d watches of %s", n, resource)
+		}
+	}
+	if len(asked) < 20 {
+		t.Errorf("only %d resources are watched", len(asked))
+	}
+	w.instance.Restart()
+	w.ready()
+	w.deletePod("p")
+	w.used("q", amounts{"pods": "0"})
+}
+
+// A restart that finds its caches warm asks for nothing.
+func TestARestartListsNothing(t *testing.T) {
+	t.Parallel()
+	w := running(t)
+	w.quota("q", amounts{"pods": "5"})
+	monitors := w.summary().Monitors
+	w.engine.Proxy.Forget()
+	for range 3 {
+		w.instance.Restart()
+		w.ready()
+	}
+	if s := w.summary(); s.Monitors != monitors {
+		t.Errorf("%d monitors after restarts, %d before", s.Monitors, monitors)
+	}
+	requests := w.engine.Proxy.Requests(func(r apiproxy.Request) bool {
+		return (r.Verb == "list" || r.Verb == "watch") && r.Resource != (apischema.GroupResource{})
+	})
+	if len(requests) > 0 {
+		t.Errorf("restarts sent %d lists and watches: %+v", len(requests), requests[0])
+	}
+}
+
+// A burst of deletions is given back in few writes.
+func TestABurstOfDeletionsTakesFewWrites(t *testing.T) {
+	t.Parallel()
+	w := running(t)
+	const maps = 60
+	w.quota("q", amounts{"configmaps": "100"})
+	for i := range maps {
+		w.configMap(fmt.Sprint("m-", i))
+	}
+	w.used("q", amounts{"configmaps": fmt.Sprint(maps)})
+	w.engine.Proxy.Forget()
+	began := time.Now()
+	for i := range maps {
+		w.deleteConfigMap(fmt.Sprint("m-", i))
+	}
+	w.used("q", amounts{"configmaps": "0"})
+	took := time.Since(began)
+	writes := len(w.engine.Writes(corev1.Resource("resourcequotas")))
+	if most := int(took/(100*time.Millisecond)) + 2; writes > most {
+		t.Errorf("%d writes in %s, want at most %d", writes, took, most)
+	}
+	t.Logf("%d writes for %d deletions in %s", writes, maps, took)
+}

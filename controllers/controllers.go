@@ -17,6 +17,7 @@ import (
 	"github.com/wheelhouse-project/wheelhouse/controllers/job"
 	"github.com/wheelhouse-project/wheelhouse/controllers/legacytokencleaner"
 	"github.com/wheelhouse-project/wheelhouse/controllers/namespace"
+	"github.com/wheelhouse-project/wheelhouse/controllers/podcertificatecleaner"
 	"github.com/wheelhouse-project/wheelhouse/controllers/podgc"
 	"github.com/wheelhouse-project/wheelhouse/controllers/replicaset"
 	"github.com/wheelhouse-project/wheelhouse/controllers/replicationcontroller"
@@ -61,6 +62,7 @@ func All() []controller.Descriptor {
 		bootstrapsigner.Descriptor(),
 		serviceaccounttoken.Descriptor(),
 		csrcleaner.Descriptor(),
+		podcertificatecleaner.Descriptor(),
 		ttlafterfinished.Descriptor(),
 	}
 }

@@ -431,12 +431,12 @@ func TestAcceptance10_DeletionsDuringAStopAreDone(t *testing.T) {
 	w := newWorld(t)
 	w.start(func(s *schema.NamespaceController) { s.Workers = 1 })
 	w.instance.Stop()
-	first, second := w.deleteMany(20), []string(nil)
+	first := w.deleteMany(20)
 	w.instance.Start()
 	w.gone(first...)
 
 	w.instance.Resize(10)
-	second = w.deleteMany(20)
+	second := w.deleteMany(10)
 	w.instance.Resize(1)
 	harness.Eventually(t, soon, "some progress", func(ctx context.Context) error {
 		for _, ns := range second {

@@ -35,12 +35,21 @@ func newResource(gvr apischema.GroupVersionResource, verbs []string) resource {
 	}
 }
 
-// served are the resources that were served a moment ago.
+// sharedEvents are the same objects as the events of the core group.
+var sharedEvents = apischema.GroupResource{Group: "events.k8s.io", Resource: "events"}
+
+// expected are in every namespace, made by other controllers: the root certificate
+// and the default account.
+func (r resource) expected() bool {
+	return r.Group == "" && (r.Resource == "configmaps" || r.Resource == "serviceaccounts")
+}
+
+// served are the resources that were served a moment ago, each once.
 func (c *namespaceController) served() []resource {
 	var found []resource
 	all, _ := c.discovery.Resources()
 	for gvr, r := range all {
-		if r.Namespaced && r.Preferred && slices.Contains(r.Verbs, verbDelete) {
+		if r.Namespaced && r.Preferred && gvr.GroupResource() != sharedEvents && slices.Contains(r.Verbs, verbDelete) {
 			found = append(found, newResource(gvr, r.Verbs))
 		}
 	}

@@ -17,7 +17,7 @@ const (
 	finalizerWait = 15 * time.Second
 	// heldRecheck is how often what finalizers hold is looked at, without a whole
 	// sweep, and sweepInterval how often a namespace is swept that they hold.
-	heldRecheck   = (finalizerWait/time.Second/2 + 1) * time.Second
+	heldRecheck   = 8 * time.Second
 	sweepInterval = time.Minute
 	// podRecheck is how often pods are looked at that need their grace period, at
 	// the least: most need less than they may.
@@ -171,7 +171,8 @@ func (f *findings) err() error {
 
 // recheck is when to look again at what is left.
 func (f *findings) recheck() time.Duration {
-	again := (f.wait/time.Second/2 + 1) * time.Second
+	seconds := int64(f.wait / time.Second)
+	again := time.Duration(seconds/2+1) * time.Second
 	if f.podsLeft {
 		return min(again, podRecheck)
 	}

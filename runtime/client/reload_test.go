@@ -1,6 +1,7 @@
 package client
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -154,7 +155,7 @@ func TestAuthorityChanges(t *testing.T) {
 	client := rootClient(t, b)
 	ask(t, client)
 	ca, changed := b.ServerCA()
-	if string(ca) != string(first.pem) {
+	if !bytes.Equal(ca, first.pem) {
 		t.Errorf("the API server's CA is %q, want %q", ca, first.pem)
 	}
 	f.Clusters["c"].Server = renewed.URL
@@ -176,7 +177,7 @@ func TestAuthorityChanges(t *testing.T) {
 	default:
 		t.Error("nobody is told of the API server's new CA")
 	}
-	if ca, _ := b.ServerCA(); string(ca) != string(second.pem) {
+	if ca, _ := b.ServerCA(); !bytes.Equal(ca, second.pem) {
 		t.Errorf("the API server's CA is %q, want %q", ca, second.pem)
 	}
 }

@@ -213,8 +213,8 @@ func TestABadPairIsRejectedAndTheOldOneKept(t *testing.T) {
 			s := newPair(t, w, mount, func() { t.Error("a change is told of") })
 			run(t, s)
 			mount.Write(t, test.files)
-			want := append(test.want, mount.Path("tls.crt"), mount.Path("tls.key"), "kubelet-serving", "give the CA's certificate")
-			eventuallyRejected(t, s.Status, want...)
+			eventuallyRejected(t, s.Status, test.want...)
+			eventuallyRejected(t, s.Status, mount.Path("tls.crt"), mount.Path("tls.key"), "kubelet-serving", "give the CA's certificate")
 			if !isPair(good)(s.Current()) {
 				t.Error("the good pair is not in use any more")
 			}

@@ -40,8 +40,7 @@ func (c *cleaner) pass(ctx context.Context, period time.Duration) error {
 	if err != nil {
 		return fmt.Errorf("list token secrets: %w", err)
 	}
-	references := references{pods: c.pods}
-	limit := limitOf(now, period)
+	references, limit := references{pods: c.pods}, limitOf(now, period)
 	var marked, deleted int
 	var errs []error
 	for _, secret := range secrets {
@@ -49,19 +48,25 @@ func (c *cleaner) pass(ctx context.Context, period time.Duration) error {
 			return context.Cause(ctx)
 		}
 		verdict, err := c.judge(secret, limit, &references)
-		changed := false
-		switch {
-		case err != nil:
-		case verdict == mark:
-			if changed, err = c.mark(ctx, secret, dateOf(now)); changed {
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		switch verdict {
+		case keep:
+		case mark:
+			changed, err := c.mark(ctx, secret, dateOf(now))
+			errs = append(errs, err)
+			if changed {
 				marked++
 			}
-		case verdict == remove:
-			if changed, err = c.remove(ctx, secret); changed {
+		case remove:
+			changed, err := c.remove(ctx, secret)
+			errs = append(errs, err)
+			if changed {
 				deleted++
 			}
 		}
-		errs = append(errs, err)
 	}
 	if marked+deleted > 0 {
 		c.logger.Info("Unused tokens were cleaned up", "markedInvalid", marked, "deleted", deleted)

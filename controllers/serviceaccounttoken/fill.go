@@ -1,6 +1,7 @@
 package serviceaccounttoken
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"strings"
@@ -63,7 +64,7 @@ func (c *tokenController) fill(ctx context.Context, cached *corev1.Secret, accou
 // lacks names the data that a Secret has to get. Its own namespace and token
 // are kept whatever they are. An empty ca asks for none.
 func lacks(secret *corev1.Secret, ca []byte) (missing []string) {
-	if len(ca) > 0 && string(secret.Data[corev1.ServiceAccountRootCAKey]) != string(ca) {
+	if len(ca) > 0 && !bytes.Equal(secret.Data[corev1.ServiceAccountRootCAKey], ca) {
 		missing = append(missing, corev1.ServiceAccountRootCAKey)
 	}
 	if len(secret.Data[corev1.ServiceAccountNamespaceKey]) == 0 {

@@ -150,8 +150,7 @@ func TestAcceptance06_TheDefaultRangeIsHeld(t *testing.T) {
 		}
 	})
 	engine := harness.New(t, cp, harness.Options{WholeCluster: true, Clock: ahead{}})
-	w := &world{Engine: engine, t: t}
-	w.controller = engine.Start(servicecidr.Descriptor(), nil)
+	engine.Start(servicecidr.Descriptor(), nil)
 	cidrs := engine.Admin.NetworkingV1().ServiceCIDRs()
 	wait := func(ready bool) {
 		t.Helper()

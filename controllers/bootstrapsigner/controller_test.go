@@ -220,7 +220,9 @@ func (w *world) untouched() {
 
 // updates that the controller asked for, by their answer.
 func (w *world) updates(code int) int {
-	return len(w.Proxy.Requests(func(r apiproxy.Request) bool { return r.Write() && r.Resource == configMaps.GroupResource() && r.Code == code }))
+	return len(w.Proxy.Requests(func(r apiproxy.Request) bool {
+		return r.Write() && r.Resource == configMaps.GroupResource() && r.Code == code
+	}))
 }
 
 func TestAcceptance01_ATokenSigns(t *testing.T) {

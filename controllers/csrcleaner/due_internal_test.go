@@ -52,7 +52,6 @@ func TestDue(t *testing.T) {
 	hour, day := time.Hour, 24*time.Hour
 	valid, past := certificateUntil(t, noon.Add(hour)), certificateUntil(t, noon.Add(-time.Second))
 	withText := func(certificate []byte) []byte { return append([]byte("an explanation\n"), certificate...) }
-	chain := func(certificates ...[]byte) []byte { return slices.Concat(certificates...) }
 	untimed := certificatesv1.CertificateSigningRequestCondition{Type: approved}
 	for _, test := range []struct {
 		name        string
@@ -67,8 +66,8 @@ func TestDue(t *testing.T) {
 		{"issued long ago", hour, valid, []certificatesv1.CertificateSigningRequestCondition{condition(approved, hour+1)}, true},
 		{"issued and expired", 0, past, []certificatesv1.CertificateSigningRequestCondition{condition(approved, 0)}, true},
 		{"expired, after some text", 0, withText(past), []certificatesv1.CertificateSigningRequestCondition{condition(approved, 0)}, true},
-		{"the issuer has expired", 0, chain(valid, past), []certificatesv1.CertificateSigningRequestCondition{condition(approved, 0)}, false},
-		{"expired, its issuer not", 0, chain(past, valid), []certificatesv1.CertificateSigningRequestCondition{condition(approved, 0)}, true},
+		{"the issuer has expired", 0, slices.Concat(valid, past), []certificatesv1.CertificateSigningRequestCondition{condition(approved, 0)}, false},
+		{"expired, its issuer not", 0, slices.Concat(past, valid), []certificatesv1.CertificateSigningRequestCondition{condition(approved, 0)}, true},
 		{"expired without approval", day + 1, past, []certificatesv1.CertificateSigningRequestCondition{condition("Foo", 0)}, false},
 		{"no certificate in it", 0, []byte("none"), []certificatesv1.CertificateSigningRequestCondition{condition(approved, 0)}, false},
 		{"no certificate in it, long ago", 0, []byte("none"), []certificatesv1.CertificateSigningRequestCondition{condition(approved, hour+1)}, true},

@@ -98,7 +98,9 @@ func firstToGo(a, b *v1.Pod) int {
 	)
 }
 
-func evicted(pod *v1.Pod) bool { return pod.Status.Phase == v1.PodFailed && pod.Status.Reason == "Evicted" }
+func evicted(pod *v1.Pod) bool {
+	return pod.Status.Phase == v1.PodFailed && pod.Status.Reason == "Evicted"
+}
 
 // outOfService tells whether node is not ready and has the taint that says that
 // it will not come back, with whatever value and effect.

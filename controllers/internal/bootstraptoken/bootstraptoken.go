@@ -74,11 +74,11 @@ func (s Signer) Sign(content string) (string, error) {
 	return signature, nil
 }
 
-// String, GoString and LogValue show the ID only.
+// String shows the ID only.
 func (s Signer) String() string { return "bootstrap token " + s.ID }
 
-// GoString implements fmt.GoStringer.
+// GoString shows the ID only.
 func (s Signer) GoString() string { return s.String() }
 
-// LogValue implements slog.LogValuer.
+// LogValue shows the ID only.
 func (s Signer) LogValue() slog.Value { return slog.StringValue(s.String()) }

@@ -320,11 +320,11 @@ func TestAcceptance15_WhatWentWhileStoppedIsGivenBack(t *testing.T) {
 func TestAcceptance15_NoKeyIsLostWhenWorkersChange(t *testing.T) {
 	t.Parallel()
 	w := running(t)
-	const quotas = 20
+	const quotas = 8
 	for i := range quotas {
 		w.create(fmt.Sprint("q-", i), amounts{"count/configmaps": "100"})
 	}
-	for i := range 60 {
+	for i := range 40 {
 		w.instance.Resize([]int{5, 1, 8}[i%3])
 		name := fmt.Sprint("m-", i)
 		harness.Eventually(t, soon, "config map "+name, func(ctx context.Context) error {
@@ -336,7 +336,7 @@ func TestAcceptance15_NoKeyIsLostWhenWorkersChange(t *testing.T) {
 		}
 	}
 	for i := range quotas {
-		w.used(fmt.Sprint("q-", i), amounts{"count/configmaps": "30"})
+		w.used(fmt.Sprint("q-", i), amounts{"count/configmaps": "20"})
 	}
 }
 

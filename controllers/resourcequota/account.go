@@ -15,8 +15,9 @@ import (
 
 const (
 	// landing is how long the creation of an object may take after its quota was
-	// charged. The API server writes the object next, within milliseconds; a
-	// charge that no object has followed in this time is for none.
+	// charged. The API server charges the other quotas of the namespace and writes
+	// the object next, within milliseconds; a charge that no object has followed
+	// in this time is taken to be for none.
 	landing = 5 * time.Second
 	// early is how much sooner than the charge its object may be seen: the two
 	// come through different watches.
@@ -95,8 +96,9 @@ func (a *account) wrote(version string) {
 	a.charges = without(a.charges, func(c *charge) bool { return c.version == version })
 }
 
-// landed tells of an object that was created, or has grown, by an amount.
-func (a *account) landed(amount corev1.ResourceList) {
+// landed tells of an object that was created, or has grown, by an amount. It
+// returns whether its charge was known.
+func (a *account) landed(amount corev1.ResourceList) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.expire()
@@ -107,6 +109,7 @@ func (a *account) landed(amount corev1.ResourceList) {
 	if len(left) > 0 {
 		a.credits = append(a.credits, &charge{at: a.clock.Now(), open: left})
 	}
+	return len(left) == 0
 }
 
 // expire credits whose charge will not come.

@@ -117,7 +117,9 @@ func TestWhatIsFoundMayBeUnderWay(t *testing.T) {
 func TestAnObjectMayBeSeenBeforeItsCharge(t *testing.T) {
 	t.Parallel()
 	l := newLedger(t, nil)
-	l.landed(list("pods", "1"))
+	if l.landed(list("pods", "1")) {
+		t.Error("its charge is known")
+	}
 	l.update(version("2", list("pods", "2")))
 	l.held(list("pods", "1"))
 	// But not long before: then it is another one's.

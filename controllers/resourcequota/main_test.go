@@ -47,7 +47,7 @@ type world struct {
 func section(period time.Duration) *schema.ResourceQuotaController {
 	s, ok := schema.ResourceQuotaControllerSection().New().(*schema.ResourceQuotaController)
 	if !ok {
-		panic("the section has another type") //nolint:forbidigo // only a programmer can make it so
+		panic("the section has another type")
 	}
 	s.SyncPeriod.Duration = period
 	return s

@@ -49,6 +49,9 @@ func wanted(gvr apischema.GroupVersionResource, resource discovery.Resource) boo
 }
 
 func (c *quotaController) lease(gvr apischema.GroupVersionResource) (*informers.Informer, error) {
+	if gvr == quotas {
+		return c.informers.Informer(gvr) // without it there is nothing to do
+	}
 	indexers, ok := whole[gvr]
 	if !ok {
 		return c.informers.Monitor(gvr)
@@ -61,7 +64,10 @@ func (c *quotaController) lease(gvr apischema.GroupVersionResource) (*informers.
 	if err != nil || len(indexers) == 0 {
 		return informer, err
 	}
-	return informer, informer.AddIndexers(indexers)
+	if err := informer.AddIndexers(indexers); err != nil {
+		return nil, err
+	}
+	return informer, nil
 }
 
 // monitorHandler makes what a monitor shows count.
@@ -207,8 +213,10 @@ func (h objectHandler) landed(before, object any) {
 	}
 	for _, a := range accounts {
 		q := a.seen()
-		if matches, err := h.e.Matches(q, after); err == nil && matches {
-			a.landed(quota.Mask(amount, quota.ResourceNames(q.Status.Hard)))
+		matches, err := h.e.Matches(q, after)
+		if err == nil && matches && !a.landed(quota.Mask(amount, quota.ResourceNames(q.Status.Hard))) {
+			// Its charge is not known, or was taken for that of nothing and given back.
+			h.c.queue.AddAfter(a.key, early)
 		}
 	}
 }

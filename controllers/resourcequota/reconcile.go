@@ -127,7 +127,8 @@ func (c *quotaController) confirmLimits(ctx context.Context, a *account, sources
 	at := &charge{at: limited, version: a.seen().ResourceVersion}
 	var behind []apischema.GroupResource
 	for _, resource := range sources.all() {
-		if !c.reached([]apischema.GroupResource{resource}, at) {
+		// What cannot be listed is counted as soon as it can be.
+		if c.usable(resource) && !c.reached([]apischema.GroupResource{resource}, at) {
 			behind = append(behind, resource)
 		}
 	}
@@ -191,6 +192,9 @@ func (c *quotaController) catchUp(ctx context.Context, resources []apischema.Gro
 		if !ok {
 			continue
 		}
+		if !c.usable(resource) {
+			return false
+		}
 		if err := monitor.Informer.CatchUp(ctx, since); err != nil {
 			c.logger.Debug("Cache cannot be brought up to date", "resource", resource.String(), "err", err)
 			return false
@@ -198,6 +202,12 @@ func (c *quotaController) catchUp(ctx context.Context, resources []apischema.Gro
 		c.caughtUp.set(resource, since)
 	}
 	return true
+}
+
+// usable caches show all of their resource, and can be brought up to date.
+func (c *quotaController) usable(resource apischema.GroupResource) bool {
+	monitor, ok := c.monitors.Get(resource)
+	return ok && monitor.Informer.HasSynced() && monitor.Informer.Err() == nil
 }
 
 // await a monitor that quotas are counted from, and that may sync yet. It

@@ -53,10 +53,9 @@ func (r *recounts) run(ctx context.Context, recount func()) error {
 		case <-due:
 			recount()
 		case <-r.changed:
+			stop()
 		case <-ctx.Done():
-		}
-		stop()
-		if ctx.Err() != nil {
+			stop()
 			return nil
 		}
 	}

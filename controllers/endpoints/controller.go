@@ -62,6 +62,7 @@ type endpointsController struct {
 	logger    *slog.Logger
 	triggers  *util.TriggerTimeTracker
 	unsure    *unsettled.Keys
+	pace      *servicepods.Pace
 	batch     atomic.Int64
 	queue     *work.Queue[work.ObjectName]
 }
@@ -95,6 +96,7 @@ func New(env controller.Env, section *schema.EndpointsController) (*controller.C
 		logger:    env.Logger,
 		triggers:  util.NewTriggerTimeTracker(),
 		unsure:    unsettled.New(env.Informers.CatchUp, env.Clock),
+		pace:      servicepods.NewPace(env.Clock),
 	}
 	c.apply(section)
 	c.queue = work.NewQueue(env.Work, work.Options[work.ObjectName]{

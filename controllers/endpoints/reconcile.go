@@ -25,6 +25,7 @@ const (
 
 // reconcile makes the Endpoints of a Service list its pods.
 func (c *endpointsController) reconcile(ctx context.Context, key work.ObjectName) (work.Result, error) {
+	defer c.pace.Begin(key)()
 	if err := c.sync(ctx, key); err != nil {
 		return work.Result{}, fmt.Errorf("reconcile the Endpoints of service %s: %w", key, err)
 	}
@@ -47,6 +48,7 @@ func (c *endpointsController) sync(ctx context.Context, key work.ObjectName) err
 	// collector does not know about them.
 	if service == nil {
 		c.triggers.DeleteService(key.Namespace, key.Name)
+		c.pace.Forget(key)
 		return c.remove(ctx, current)
 	}
 	if !servicepods.Selects(service) {

@@ -29,13 +29,10 @@ func (c *endpointsController) serviceHandler() cache.ResourceEventHandler {
 	}
 }
 
-// podChanged adds a Service whose pods have changed, once a batch is gathered.
+// podChanged adds a Service whose pods have changed, once a batch is gathered and
+// the Service has rested from its last reconcile.
 func (c *endpointsController) podChanged(service cache.ObjectName) {
-	if batch := c.batchPeriod(); batch > 0 {
-		c.queue.AddAfter(service, batch)
-		return
-	}
-	c.queue.Add(service)
+	c.queue.AddAfter(service, max(c.batchPeriod(), c.pace.Left(service)))
 }
 
 // endpointsHandler adds Services whose Endpoints are gone, and at a start all

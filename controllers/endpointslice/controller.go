@@ -89,6 +89,7 @@ type sliceController struct {
 	writer     *ownslices.Writer
 	tracker    *ownslices.Tracker
 	unsure     *unsettled.Keys
+	pace       *servicepods.Pace
 	triggers   *util.TriggerTimeTracker
 	topology   *topologycache.TopologyCache
 	preferSame bool
@@ -152,6 +153,7 @@ func New(env controller.Env, section *schema.EndpointSliceController) (*controll
 		metrics:    metrics,
 		tracker:    ownslices.NewTracker(),
 		unsure:     unsettled.New(env.Informers.CatchUp, env.Clock),
+		pace:       servicepods.NewPace(env.Clock),
 		triggers:   util.NewTriggerTimeTracker(),
 		topology:   topologycache.NewTopologyCache(),
 		preferSame: env.FeatureEnabled(gatePreferSame),

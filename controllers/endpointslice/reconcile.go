@@ -27,6 +27,7 @@ const (
 
 // reconcile makes the slices of a Service list its pods.
 func (c *sliceController) reconcile(ctx context.Context, key work.ObjectName) (work.Result, error) {
+	defer c.pace.Begin(key)()
 	err := c.sync(ctx, key)
 	if err != nil {
 		c.metrics.syncs.WithLabelValues(resultError).Inc()
@@ -104,6 +105,7 @@ func (c *sliceController) sync(ctx context.Context, key work.ObjectName) error {
 
 func (c *sliceController) forget(key work.ObjectName) {
 	c.triggers.DeleteService(key.Namespace, key.Name)
+	c.pace.Forget(key)
 	c.tracker.Forget(key)
 	for _, family := range []discovery.AddressType{discovery.AddressTypeIPv4, discovery.AddressTypeIPv6} {
 		c.topology.RemoveHints(key.String(), family)

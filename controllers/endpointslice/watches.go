@@ -31,13 +31,10 @@ func (c *sliceController) serviceHandler() cache.ResourceEventHandler {
 	}
 }
 
-// podChanged adds a Service whose pods have changed, once a batch is gathered.
+// podChanged adds a Service whose pods have changed, once a batch is gathered and
+// the Service has rested from its last reconcile.
 func (c *sliceController) podChanged(service cache.ObjectName) {
-	if batch := c.batchPeriod(); batch > 0 {
-		c.queue.AddAfter(service, batch)
-		return
-	}
-	c.queue.Add(service)
+	c.queue.AddAfter(service, max(c.batchPeriod(), c.pace.Left(service)))
 }
 
 // sliceHandler adds the Services whose slices others have changed.

@@ -1,0 +1,43 @@
+package servicepods_test
+
+import (
+	"testing"
+	"time"
+
+	"k8s.io/client-go/tools/cache"
+	testingclock "k8s.io/utils/clock/testing"
+
+	"github.com/wheelhouse-project/wheelhouse/controllers/internal/servicepods"
+)
+
+func TestPace(t *testing.T) {
+	c := testingclock.NewFakePassiveClock(time.Now())
+	pace := servicepods.NewPace(c)
+	web := cache.NewObjectName("a", "web")
+	pass := func(d time.Duration) { c.SetTime(c.Now().Add(d)) }
+	left := func(what string, want time.Duration) {
+		t.Helper()
+		if got := pace.Left(web); got != want {
+			t.Errorf("%s: %s left, want %s", what, got, want)
+		}
+	}
+	left("never reconciled", 0)
+	end := pace.Begin(web)
+	left("during the first", 0)
+	pass(10 * time.Millisecond)
+	end()
+	left("after 10 ms", 20*time.Millisecond)
+	pass(15 * time.Millisecond)
+	left("a while later", 5*time.Millisecond)
+	pass(15 * time.Millisecond)
+	left("later", 0)
+	end = pace.Begin(web)
+	left("during one that will take as long", 30*time.Millisecond)
+	pass(time.Second)
+	end()
+	left("after a second", 500*time.Millisecond)
+	end = pace.Begin(web)
+	pace.Forget(web)
+	end()
+	left("forgotten", 0)
+}

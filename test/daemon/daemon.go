@@ -114,6 +114,7 @@ func Start(o Options) (*Daemon, error) {
 	cfg.Server.BindAddress = "127.0.0.1"
 	cfg.Server.Port = port
 	cfg.Server.TLS.ClientCAFile = o.ControlPlane.PKI.CAFile
+	setKeys(cfg, o.ControlPlane.PKI)
 	if o.Config != nil {
 		o.Config(cfg)
 	}
@@ -139,6 +140,18 @@ func Start(o Options) (*Daemon, error) {
 		return nil, fmt.Errorf("start the daemon: %w", err)
 	}
 	return d, nil
+}
+
+// setKeys gives the controllers that sign something what kube-controller-manager has by its flags.
+func setKeys(cfg *schema.ControllerManagerConfiguration, pki *controlplane.PKI) {
+	for _, section := range cfg.Controllers.Sections {
+		switch section := section.(type) {
+		case *schema.CertificateSigningRequestSigningController:
+			section.CertFile, section.KeyFile = pki.CAFile, pki.CAKeyFile
+		case *schema.ServiceAccountTokenController:
+			section.KeyFile, section.RootCAFile = pki.ServiceAccountKeyFile, pki.CAFile
+		}
+	}
 }
 
 // freePort asks the kernel for a port that is free now.

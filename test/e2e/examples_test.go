@@ -177,6 +177,9 @@ func TestTheExamplesRightsAreSufficient(t *testing.T) {
 		c.Cluster.Kubeconfig = kubeconfig
 		c.Server.TLS.ClientCAFile = "" // as the API server publishes it
 		c.LeaderElection.ResourceName = example.LeaderElection.ResourceName
+		for _, built := range controllers.All() {
+			c.Controllers.Sections[built.Name()].Base().Enabled = true
+		}
 	}})
 	for _, built := range controllers.All() {
 		state(t, d, built.Name(), "Running")

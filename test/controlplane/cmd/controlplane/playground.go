@@ -150,6 +150,10 @@ func (o *playground) write(cp *controlplane.ControlPlane, f files, port int) err
 		"server.tls.keyFile":                    strconv.Quote(f.serveKey),
 		"server.authorization.alwaysAllowPaths": publicPaths,
 		"logging.format":                        "text",
+
+		"controllers.certificatesigningrequest-signing-controller.certFile": strconv.Quote(cp.PKI.CAFile),
+		"controllers.certificatesigningrequest-signing-controller.keyFile":  strconv.Quote(cp.PKI.CAKeyFile),
+		"controllers.serviceaccount-token-controller.keyFile":               strconv.Quote(cp.PKI.ServiceAccountKeyFile),
 	})
 	if err != nil {
 		return fmt.Errorf("copy %s: %w", o.config, err)
@@ -197,7 +201,8 @@ Wheelhouse starts beside a control plane with %d simulated nodes. Try, in anothe
 
   export KUBECONFIG=%s
   kubectl create deployment hello --image=hello --replicas=20
-  kubectl get deployments,replicasets,pods
+  kubectl expose deployment hello --port=80
+  kubectl get deployments,pods,endpointslices
 
 Edit %s and save it, and watch the log below; for example
 

@@ -18,7 +18,7 @@ import (
 
 func TestASecondRangeSetsAHeldOneFree(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, ahead{})
+	w := newWorld(t)
 	w.create("held", w.v4("1.0/24"))
 	w.create("grows", w.v6(":/64"))
 	w.ready("held", "grows")
@@ -31,7 +31,7 @@ func TestASecondRangeSetsAHeldOneFree(t *testing.T) {
 
 func TestAnAddressThatChangesHandsIsLookedAt(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, ahead{})
+	w := newWorld(t)
 	w.create("c2", w.v4("1.0/24"))
 	w.ready("c2")
 	w.address(w.v4("1.7"), "ipallocator.k8s.io")
@@ -54,7 +54,7 @@ func (w *world) isStatus(short string) func(apiproxy.Request) bool {
 
 func TestAConditionThatCannotBeWrittenIsTold(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, clock.RealClock{})
+	w := makeWorld(t, clock.RealClock{})
 	stop := w.Proxy.Answer(w.isStatus("c2"), http.StatusForbidden, 0)
 	w.create("c2", w.v4("1.0/24"))
 	harness.Eventually(t, soon, "event", func(ctx context.Context) error {
@@ -75,7 +75,7 @@ func TestAConditionThatCannotBeWrittenIsTold(t *testing.T) {
 
 func TestAServiceCIDRThatGoesAtOnceIsNoError(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, clock.RealClock{})
+	w := makeWorld(t, clock.RealClock{})
 	came, released := make(chan struct{}), make(chan struct{})
 	isStatus := w.isStatus("c2")
 	remove := w.Proxy.Before(func(r apiproxy.Request) {
@@ -112,7 +112,7 @@ func TestAServiceCIDRThatGoesAtOnceIsNoError(t *testing.T) {
 
 func TestNothingIsWrittenWithoutNeed(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, ahead{})
+	w := newWorld(t)
 	w.create("c2", w.v4("1.0/24"))
 	w.ready("c2")
 	w.service("s", w.v4("1.7"))

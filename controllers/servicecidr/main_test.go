@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/utils/clock"
+	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/wheelhouse-project/wheelhouse/controllers/servicecidr"
 	"github.com/wheelhouse-project/wheelhouse/test/apiproxy"
@@ -47,26 +48,32 @@ const (
 
 var serviceCIDRs = networkingv1.SchemeGroupVersion.WithResource("servicecidrs").GroupResource()
 
-// ahead is a clock for which every grace period is over.
-type ahead struct{ clock.RealClock }
-
-func (ahead) Now() time.Time                    { return time.Now().Add(time.Minute) }
-func (a ahead) Since(t time.Time) time.Duration { return a.Now().Sub(t) }
-
 // world is an engine whose controller sees the ServiceCIDRs of one test only.
 type world struct {
 	*harness.Engine
 	t          *testing.T
 	controller *harness.Instance
-	label      string
-	namespace  string
+	// clock of the controller, which goes on only while gone waits; nil for the real one.
+	clock     *clocktesting.FakeClock
+	label     string
+	namespace string
 	// net is the second octet of ranges that no other test has; the next one is free too.
 	net int
 }
 
 var nets atomic.Int32
 
-func newWorld(t *testing.T, c clock.WithTicker, alsoLabelled ...string) *world {
+// newWorld in which grace periods last until the test lets them end: the
+// watches of ServiceCIDRs and of addresses have no order.
+func newWorld(t *testing.T, alsoLabelled ...string) *world {
+	t.Helper()
+	fake := clocktesting.NewFakeClock(time.Now())
+	w := makeWorld(t, fake, alsoLabelled...)
+	w.clock = fake
+	return w
+}
+
+func makeWorld(t *testing.T, c clock.WithTicker, alsoLabelled ...string) *world {
 	t.Helper()
 	cp := controlplane.Shared(t)
 	label := rand.String(8)
@@ -154,6 +161,7 @@ func (w *world) waitFor(ready bool, shorts []string) {
 	w.t.Helper()
 	for _, short := range shorts {
 		harness.Eventually(w.t, soon, fmt.Sprintf("condition of %s, ready %t", short, ready), func(ctx context.Context) error {
+			w.step(time.Millisecond) // for keys that wait until the cache has seen what was written
 			cidr, err := w.get(ctx, short)
 			if err != nil {
 				return err
@@ -163,8 +171,16 @@ func (w *world) waitFor(ready bool, shorts []string) {
 	}
 }
 
+func (w *world) step(d time.Duration) {
+	if w.clock != nil {
+		w.clock.Step(d)
+	}
+}
+
+// stays fails the test when a ServiceCIDR goes, whose grace period is over.
 func (w *world) stays(short string) {
 	w.t.Helper()
+	w.step(time.Hour)
 	harness.Throughout(w.t, aWhile, "life of "+short, func(ctx context.Context) error {
 		_, err := w.get(ctx, short)
 		return err
@@ -174,7 +190,10 @@ func (w *world) stays(short string) {
 func (w *world) gone(shorts ...string) {
 	w.t.Helper()
 	for _, short := range shorts {
-		harness.Eventually(w.t, soon, "end of "+short, func(ctx context.Context) error { return w.isGone(ctx, short) })
+		harness.Eventually(w.t, soon, "end of "+short, func(ctx context.Context) error {
+			w.step(time.Second)
+			return w.isGone(ctx, short)
+		})
 	}
 }
 
@@ -235,6 +254,7 @@ func (w *world) deleteAddress(address string) {
 func (w *world) settled() {
 	w.t.Helper()
 	harness.Eventually(w.t, soon, "idle controller", func(context.Context) error {
+		w.step(time.Millisecond)
 		if status := w.controller.Work(); status.Depth+status.Busy > 0 {
 			return fmt.Errorf("%+v", status)
 		}

@@ -51,6 +51,9 @@ type Options struct {
 	LogWriter io.Writer
 	// LogIsTerminal decides what logging.format auto means.
 	LogIsTerminal bool
+	// LeaveProcessLogs leaves klog and slog's default logger as they are, for a
+	// program that has more in it than a Manager. By default they go into the log.
+	LeaveProcessLogs bool
 	// Version of the binary. Default: unknown.
 	Version string
 	// Identity in the lease. Default: HOSTNAME_UUID.
@@ -246,7 +249,9 @@ func (m *Manager) makeServer(snapshot *config.Snapshot) error {
 // back and returns nil. It returns an error when the process must end for
 // another reason. To be called once.
 func (m *Manager) Run(ctx context.Context) error {
-	m.logging.RouteKlog()
+	if !m.o.LeaveProcessLogs {
+		m.logging.RouteKlog()
+	}
 	m.log.Info("starting", "version", m.o.Version, "identity", m.o.Identity)
 
 	current := m.apply(m.first)

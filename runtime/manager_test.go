@@ -110,6 +110,8 @@ func run(t *testing.T, cp *controlplane.ControlPlane, lease string, descriptors 
 		Config:      config.Options{Scheme: scheme, Path: p.file},
 		Descriptors: descriptors,
 		LogWriter:   t.Output(),
+		// Other tests log meanwhile.
+		LeaveProcessLogs: true,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -79,6 +79,8 @@ func StartManager(t testing.TB, cp *controlplane.ControlPlane, o ManagerOptions,
 		Config:      config.Options{Scheme: schema.NewScheme(), Path: file},
 		Descriptors: descriptors,
 		LogWriter:   t.Output(),
+		// Other tests log meanwhile.
+		LeaveProcessLogs: true,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -234,7 +234,7 @@ func TestReloadsNeverAllowMore(t *testing.T) {
 		all[name] = c
 		return c
 	}
-	pods := limit("pods", podResource, 12, amounts{"pods": "12", "requests.cpu": "12", "count/pods": "12"})
+	pods := limit("pods", podResource, 8, amounts{"pods": "8", "requests.cpu": "8", "count/pods": "8"})
 	ends := limit("ends", podResource, 4, amounts{"pods": "4"}, scoped(corev1.ResourceQuotaScopeTerminating))
 	named := limit("maps", maps, 5, amounts{"configmaps": "5", "count/configmaps": "5"})
 	custom := limit("things", d.resource(), 4, amounts{d.count(): "4"})

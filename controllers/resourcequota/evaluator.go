@@ -128,7 +128,7 @@ func as[T any](object any) (T, error) {
 	return typed, nil
 }
 
-// frees adapts a function of T to evaluator.frees and evaluator.grows.
+// onUpdate adapts a function of T to evaluator.frees and evaluator.grows.
 func onUpdate[T any](changed func(before, after T) bool) func(before, after runtime.Object) bool {
 	return func(before, after runtime.Object) bool {
 		b, err := as[T](before)

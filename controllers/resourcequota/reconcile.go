@@ -106,7 +106,7 @@ func (c *quotaController) next(ctx context.Context, a *account, kept map[corev1.
 	if limited := a.limitedAt(); !limited.IsZero() {
 		due = append(due, limited.Add(landing))
 	}
-	if _, ok := sources.of(pods.GroupResource()); ok {
+	if sources.include(pods.GroupResource()) {
 		if at := c.nextRelease(a.key.Namespace, now); !at.IsZero() {
 			due = append(due, at)
 		}
@@ -164,13 +164,8 @@ func (s sources) all() []apischema.GroupResource {
 	return slices.Collect(maps.Keys(once))
 }
 
-func (s sources) of(resource apischema.GroupResource) (corev1.ResourceName, bool) {
-	for name, resources := range s {
-		if slices.Contains(resources, resource) {
-			return name, true
-		}
-	}
-	return "", false
+func (s sources) include(resource apischema.GroupResource) bool {
+	return slices.Contains(s.all(), resource)
 }
 
 // reached tells whether the caches of resources hold all that was created before a charge.

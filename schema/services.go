@@ -5,7 +5,7 @@ import (
 )
 
 // EndpointsController configures endpoints-controller, which keeps the Endpoints
-// of Services. As many workers again follow changes of pods.
+// of Services.
 type EndpointsController struct {
 	Common `json:",inline"`
 	// EndpointUpdatesBatchPeriod is how long changes of pods are gathered before
@@ -23,7 +23,7 @@ func EndpointsControllerSection() SectionType {
 }
 
 // EndpointSliceController configures endpointslice-controller, which keeps the
-// EndpointSlices of Services. As many workers again follow changes of pods.
+// EndpointSlices of Services.
 type EndpointSliceController struct {
 	Common `json:",inline"`
 	// MaxEndpointsPerSlice is the most endpoints added to one slice. Default: 100.

@@ -44,6 +44,14 @@ func parseDate(text string) (time.Time, bool) {
 	return date, err == nil
 }
 
+// trackedFor tells whether uses have been tracked for a period, given the date
+// on which all API servers have begun; ok is false when that is no date. Uses of
+// that day may be missing, so that the next one counts.
+func trackedFor(since string, now time.Time, period time.Duration) (long, ok bool) {
+	date, ok := parseDate(since)
+	return ok && !now.Before(date.AddDate(0, 0, 1).Add(period)), ok
+}
+
 // unusedSince tells whether the token of a Secret has not been used since
 // limit, as far as the Secret itself shows. A problem is why that cannot be
 // told. A token without a last use has not been used since uses are tracked.

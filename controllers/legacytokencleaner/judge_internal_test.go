@@ -18,6 +18,31 @@ func token(age time.Duration, labels map[string]string) *corev1.Secret {
 	}
 }
 
+func TestTrackedFor(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		since    string
+		period   time.Duration
+		long, ok bool
+	}{
+		{"2026-05-15", 12 * time.Hour, true, true},
+		{"2026-05-15", 36 * time.Hour, true, true},
+		{"2026-05-15", 36*time.Hour + time.Nanosecond, false, true},
+		{"2026-05-16", 12 * time.Hour, true, true},
+		{"2026-05-16", 13 * time.Hour, false, true},
+		{"2026-05-17", time.Second, false, true},
+		{"2030-01-01", time.Second, false, true},
+		{"", time.Second, false, false},
+		{"soon", time.Second, false, false},
+		{"2020-1-1", time.Second, false, false},
+	}
+	for _, test := range tests {
+		if long, ok := trackedFor(test.since, noon, test.period); long != test.long || ok != test.ok {
+			t.Errorf("since %q for %s: got %t, %t", test.since, test.period, long, ok)
+		}
+	}
+}
+
 func TestUnusedSince(t *testing.T) {
 	t.Parallel()
 	const day = 24 * time.Hour

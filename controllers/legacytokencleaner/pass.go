@@ -85,14 +85,12 @@ func (c *cleaner) trackedLongEnough(ctx context.Context, now time.Time, period t
 	if err != nil {
 		return false, fmt.Errorf("get config map %s: %w", trackingConfigMap, err)
 	}
-	since, ok := parseDate(tracking.Data[sinceKey])
+	long, ok := trackedFor(tracking.Data[sinceKey], now, period)
 	if !ok {
 		c.logger.Warn("No token is cleaned up: the date since when their use is tracked cannot be read",
 			"configMap", trackingConfigMap, sinceKey, tracking.Data[sinceKey])
-		return false, nil
 	}
-	// All of that day's uses are tracked only from the next day on.
-	return !now.Before(since.AddDate(0, 0, 1).Add(period)), nil
+	return long, nil
 }
 
 // judge says what is to be done about a token Secret.

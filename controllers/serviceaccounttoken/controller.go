@@ -147,7 +147,7 @@ func (c *tokenController) followFiles(env controller.Env, section *schema.Servic
 // tellKey says by which public key tokens are verified from now on.
 func (c *tokenController) tellKey() {
 	signer := c.signer.Current()
-	c.logger.Info("Tokens are signed", "algorithm", signer.algorithm, "keyID", signer.keyID)
+	c.logger.Info("Tokens are signed with this key", "algorithm", signer.algorithm, "keyID", signer.keyID)
 }
 
 // fillAll Secrets, since there is another CA.

@@ -12,6 +12,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 
@@ -217,6 +218,34 @@ func TestAcceptance12_EndpointsGoWithTheirService(t *testing.T) {
 	c.NoWrites(fixture.Endpoints, "the life of a lock")
 	if _, err := c.get(t.Context(), "lock"); err != nil {
 		t.Error(err)
+	}
+}
+
+// That the cache lacks a Service proves nothing when its Endpoints were there before.
+func TestEndpointsOfAServiceThatIsNotSeenYetStay(t *testing.T) {
+	t.Parallel()
+	c := start(t)
+	c.MakeService("early")
+	c.await("early", "Endpoints", has())
+	c.controller.Stop() // the caches live on for a while
+	release := c.Proxy.HoldWatches(schema.GroupResource{Resource: "services"})
+	c.MakeService("late", func(s *v1.Service) { s.Spec.Selector = nil })
+	before := c.make("late", nil)
+	harness.Eventually(t, fixture.Soon, "a cache that has the Endpoints", func(context.Context) error {
+		c.controller.Restart()
+		gets := c.Proxy.Requests(func(r apiproxy.Request) bool {
+			return r.Verb == "get" && r.Resource.Resource == "services" && r.Name == "late"
+		})
+		if len(gets) == 0 {
+			return errors.New("nobody has asked for the service")
+		}
+		return nil
+	})
+	c.Idle(c.controller)
+	release()
+	c.NoWrites(fixture.Endpoints, "the Endpoints")
+	if after, err := c.get(t.Context(), "late"); err != nil || after.UID != before.UID {
+		t.Errorf("%v, %v", after, err)
 	}
 }
 

@@ -7,6 +7,7 @@ package endpoints
 import (
 	"fmt"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -63,8 +64,10 @@ type endpointsController struct {
 	triggers  *util.TriggerTimeTracker
 	unsure    *unsettled.Keys
 	pace      *servicepods.Pace
-	batch     atomic.Int64
-	queue     *work.Queue[work.ObjectName]
+	// leftover are the Endpoints of the initial list that were not looked at yet.
+	leftover sync.Map
+	batch    atomic.Int64
+	queue    *work.Queue[work.ObjectName]
 }
 
 // New makes the controller.

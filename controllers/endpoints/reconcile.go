@@ -46,7 +46,13 @@ func (c *endpointsController) sync(ctx context.Context, key work.ObjectName) err
 	}
 	// 1. Nothing but the name ties Endpoints to their Service, so that the garbage
 	// collector does not know about them.
+	_, leftover := c.leftover.LoadAndDelete(key)
 	if service == nil {
+		if leftover {
+			if exists, err := c.serviceExists(ctx, key); exists || err != nil {
+				return err
+			}
+		}
 		c.triggers.DeleteService(key.Namespace, key.Name)
 		c.pace.Forget(key)
 		return c.remove(ctx, current)
@@ -78,6 +84,22 @@ func (c *endpointsController) sync(ctx context.Context, key work.ObjectName) err
 	changed.Subsets, changed.Labels = wanted, labels
 	changed.Annotations = annotationsOf(current.Annotations, trigger, overCapacity)
 	return c.update(ctx, key, changed)
+}
+
+// serviceExists asks the API server for the Service of Endpoints that were there
+// before: the caches need not be equally fresh, and that the one of Services
+// lacks it proves nothing. Its event brings it back.
+func (c *endpointsController) serviceExists(ctx context.Context, key work.ObjectName) (bool, error) {
+	_, err := c.client.CoreV1().Services(key.Namespace).Get(ctx, key.Name, metav1.GetOptions{})
+	switch {
+	case err == nil:
+		return true, nil
+	case apierrors.IsNotFound(err):
+		return false, nil
+	default:
+		c.leftover.Store(key, true)
+		return false, fmt.Errorf("get the service: %w", err)
+	}
 }
 
 // lookUp an object, nil when there is none.

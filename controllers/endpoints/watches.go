@@ -47,7 +47,9 @@ func (c *endpointsController) endpointsHandler() cache.ResourceEventHandler {
 				return
 			}
 			if _, isLock := endpoints.Annotations[resourcelock.LeaderElectionRecordAnnotationKey]; !isLock {
-				c.queue.AddInitial(cache.MetaObjectToName(endpoints))
+				name := cache.MetaObjectToName(endpoints)
+				c.leftover.Store(name, true)
+				c.queue.AddInitial(name)
 			}
 		},
 		DeleteFunc: func(obj any) {

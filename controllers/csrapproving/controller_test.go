@@ -402,9 +402,9 @@ func TestReviewsOfARefusedRequestBecomeRare(t *testing.T) {
 	w.create(w.user("boot-"), "system:node:n2")
 	// Each is as long after the one before as that was after the creation, which
 	// is known in whole seconds and may have been before the clock's time.
-	const enough = 8
+	const enough = 7
 	harness.Eventually(t, within, "several reviews", func(context.Context) error {
-		clock.Step(500 * time.Millisecond)
+		clock.Step(time.Second)
 		reviews := w.reviews()
 		age := clock.Since(begin) + 10*time.Second
 		if most := 3 + math.Log2(age.Seconds()); float64(reviews) > most {

@@ -54,13 +54,13 @@ func TestAcceptance02_WithoutApprovalNothingIsSigned(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.start()
-	undecided, denied := w.create(nodes), w.create(nodes)
+	undecided, denied := w.created(nodes), w.created(nodes)
 	w.decide(denied, certificatesv1.CertificateDenied)
 	w.settled()
-	w.untouched(undecided)
-	w.untouched(denied)
+	w.untouched(undecided.Name)
+	w.untouched(denied.Name)
 	w.decide(undecided, certificatesv1.CertificateApproved)
-	w.signed(undecided)
+	w.signed(undecided.Name)
 }
 
 func TestAcceptance03_AKubeletGetsItsServingCertificate(t *testing.T) {

@@ -113,6 +113,11 @@ type change func(request *x509.CertificateRequest, spec *certificatesv1.Certific
 // create a request and return its name.
 func (w *world) create(signerName string, changes ...change) string {
 	w.t.Helper()
+	return w.created(signerName, changes...).Name
+}
+
+func (w *world) created(signerName string, changes ...change) *certificatesv1.CertificateSigningRequest {
+	w.t.Helper()
 	request := template(signerName)
 	spec := certificatesv1.CertificateSigningRequestSpec{SignerName: signerName, Usages: usagesFor(signerName)}
 	for _, change := range changes {
@@ -126,7 +131,7 @@ func (w *world) create(signerName string, changes ...change) string {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	return csr.Name
+	return csr
 }
 
 func (w *world) get(name string) *certificatesv1.CertificateSigningRequest {
@@ -139,13 +144,13 @@ func (w *world) get(name string) *certificatesv1.CertificateSigningRequest {
 }
 
 // decide adds a condition that an administrator may add.
-func (w *world) decide(name string, kind certificatesv1.RequestConditionType) {
+func (w *world) decide(csr *certificatesv1.CertificateSigningRequest, kind certificatesv1.RequestConditionType) {
 	w.t.Helper()
-	csr := w.get(name)
+	csr = csr.DeepCopy()
 	csr.Status.Conditions = append(csr.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{
 		Type: kind, Status: corev1.ConditionTrue, Reason: "Test", Message: "decided by the test",
 	})
-	_, err := w.Admin.CertificatesV1().CertificateSigningRequests().UpdateApproval(w.t.Context(), name, csr, metav1.UpdateOptions{})
+	_, err := w.Admin.CertificatesV1().CertificateSigningRequests().UpdateApproval(w.t.Context(), csr.Name, csr, metav1.UpdateOptions{})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -154,9 +159,9 @@ func (w *world) decide(name string, kind certificatesv1.RequestConditionType) {
 // approved creates an approved request.
 func (w *world) approved(signerName string, changes ...change) string {
 	w.t.Helper()
-	name := w.create(signerName, changes...)
-	w.decide(name, certificatesv1.CertificateApproved)
-	return name
+	csr := w.created(signerName, changes...)
+	w.decide(csr, certificatesv1.CertificateApproved)
+	return csr.Name
 }
 
 // signed waits for a certificate, which w.ca must have signed.

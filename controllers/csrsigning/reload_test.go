@@ -47,9 +47,9 @@ func TestReloadsAtAnyMomentSignNothingTwice(t *testing.T) {
 				}
 				note(wrong, w.approved(signerName, withUsages("code signing")))
 				note(untouched, w.create(signerName))
-				denied := w.create(signerName)
+				denied := w.created(signerName)
 				w.decide(denied, certificatesv1.CertificateDenied)
-				note(untouched, denied)
+				note(untouched, denied.Name)
 				note(untouched, w.approved("example.com/x"))
 				return nil
 			})

@@ -22,7 +22,7 @@ const (
 // What is wrong with a request. The texts are shown in its condition Failed.
 var (
 	errOrganization = errors.New("subject organization is not system:nodes")
-	errCommonName   = errors.New("subject common name does not begin with system:node:") //nolint:revive // the end is that of a prefix
+	errCommonName   = errors.New("subject common name does not begin with system:node:") //nolint:revive,staticcheck // the end is that of a prefix
 	errNoSAN        = errors.New("DNS or IP subjectAltName is required")
 	errDNS          = errors.New("DNS subjectAltNames are not allowed")
 	errEmail        = errors.New("Email subjectAltNames are not allowed") //nolint:staticcheck // clients may know the text

@@ -22,7 +22,7 @@ type attempt struct {
 	kubernetes.Interface // of which the library uses DiscoveryV1 alone
 
 	controller *sliceController
-	ctx        context.Context //nolint:containedctx // the library passes none on
+	ctx        context.Context // of the reconcile: the library passes none on
 	service    *v1.Service
 	key        cache.ObjectName
 	// before are the slices at the beginning, after those by now, both by name.

@@ -61,7 +61,6 @@ func (w *World) FollowEndpoints() *Listing {
 	return w.follow(func(f informers.SharedInformerFactory) cache.SharedIndexInformer {
 		return f.Core().V1().Endpoints().Informer()
 	}, func(obj any) (string, list, bool) {
-		//nolint:staticcheck // Endpoints are deprecated, and kept all the same
 		endpoints, ok := obj.(*v1.Endpoints)
 		if !ok {
 			return "", list{}, false

@@ -131,6 +131,41 @@ func TestDiscoveryText(t *testing.T) {
 	}
 }
 
+func TestDiscoveryIsIncompleteWithoutNamespaces(t *testing.T) {
+	t.Parallel()
+	core := &metav1.APIResourceList{GroupVersion: "v1", APIResources: []metav1.APIResource{{Name: "pods"}, {Name: "namespaces"}}}
+	halfOfCore := &metav1.APIResourceList{GroupVersion: "v1", APIResources: []metav1.APIResource{{Name: "pods"}}}
+	group := &metav1.APIResourceList{GroupVersion: "apps/v1"}
+	for _, test := range []struct {
+		name  string
+		lists []*metav1.APIResourceList
+		want  string
+	}{
+		{"nothing", nil, "discovery shows no namespaces"},
+		{"no core group", []*metav1.APIResourceList{group}, "discovery shows no namespaces"},
+		{"a part of the core group", []*metav1.APIResourceList{halfOfCore, group}, "discovery shows no namespaces"},
+		{"all of it", []*metav1.APIResourceList{core, group}, ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			if got := errorText(incomplete(test.lists)); got != test.want {
+				t.Errorf("%q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+func TestKnownResourcesAreSweptThoughDiscoveryLacksThem(t *testing.T) {
+	t.Parallel()
+	named := func(group, version string) resource {
+		return resource{GroupVersionResource: apischema.GroupVersionResource{Group: group, Version: version, Resource: "things"}}
+	}
+	got := withKnown([]resource{named("a", "v2"), named("c", "v1")}, []resource{named("a", "v1"), named("b", "v1")})
+	if want := []resource{named("a", "v2"), named("c", "v1"), named("b", "v1")}; !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+}
+
 func TestMergeConditions(t *testing.T) {
 	t.Parallel()
 	fine := newFindings(now).conditions()

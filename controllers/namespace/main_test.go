@@ -1,6 +1,7 @@
 package namespace_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -39,6 +41,7 @@ var (
 	namespaces  = corev1.SchemeGroupVersion.WithResource("namespaces")
 	configMaps  = corev1.SchemeGroupVersion.WithResource("configmaps")
 	pods        = corev1.SchemeGroupVersion.WithResource("pods")
+	deployments = appsv1.SchemeGroupVersion.WithResource("deployments")
 	definitions = apischema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
 	apiServices = apischema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"}
 )
@@ -94,7 +97,7 @@ func newWorldOn(t *testing.T, cp *controlplane.ControlPlane, o harness.Options) 
 	t.Helper()
 	label := rand.String(10)
 	o.Scope = apiproxy.Scope{NamespaceSelector: scope + "=" + label}
-	o.DiscoveryInterval = time.Second
+	o.DiscoveryInterval = cmp.Or(o.DiscoveryInterval, time.Second)
 	w := &world{Engine: harness.New(t, cp, o), t: t, label: label}
 	var err error
 	if w.metadata, err = metadata.NewForConfig(cp.AdminConfig()); err != nil {

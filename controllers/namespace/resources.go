@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apischema "k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 )
@@ -63,9 +64,12 @@ func (c *namespaceController) discover(ctx context.Context) (found []resource, u
 	client := discovery.ToDiscoveryInterfaceWithContext(c.client.Discovery())
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	lists, unknown := discovery.ServerPreferredNamespacedResourcesWithContext(ctx, client)
+	lists, unknown := discovery.ServerPreferredResourcesWithContext(ctx, client)
+	if unknown == nil {
+		unknown = incomplete(lists)
+	}
 	var invalid []string
-	for _, list := range discovery.FilteredBy(discovery.SupportsAllVerbs{Verbs: []string{verbDelete}}, lists) {
+	for _, list := range discovery.FilteredBy(discovery.ResourcePredicateFunc(holdsContent), lists) {
 		gv, err := apischema.ParseGroupVersion(list.GroupVersion)
 		if err != nil {
 			invalid = append(invalid, err.Error())
@@ -80,11 +84,44 @@ func (c *namespaceController) discover(ctx context.Context) (found []resource, u
 		slices.Sort(invalid)
 		unparsed = errors.New(strings.Join(invalid, ", "))
 	}
-	if len(found) == 0 && unknown == nil {
-		// An empty answer is no evidence that nothing is left.
-		unknown = errors.New("the API server serves no resources that can be deleted")
+	if unknown == nil {
+		// An API server that has just started shows less than it serves. What is
+		// really gone answers so when it is listed.
+		found = withKnown(found, c.served())
 	}
 	return found, unknown, unparsed
+}
+
+// holdsContent tells whether objects of a resource are in namespaces and can be deleted.
+func holdsContent(_ string, r *metav1.APIResource) bool {
+	return r.Namespaced && slices.Contains(r.Verbs, verbDelete)
+}
+
+// incomplete discovery does not show namespaces, of which one is being emptied.
+// Clients take it for an empty core group when a server or a proxy does not know
+// the path of that group yet.
+func incomplete(lists []*metav1.APIResourceList) error {
+	for _, list := range lists {
+		isNamespaces := func(r metav1.APIResource) bool { return r.Name == namespaceResource.Resource }
+		if list.GroupVersion == namespaceResource.GroupVersion().String() && slices.ContainsFunc(list.APIResources, isNamespaces) {
+			return nil
+		}
+	}
+	return errors.New("discovery shows no namespaces")
+}
+
+// withKnown adds the known resources that are not among those found, in any version.
+func withKnown(found, known []resource) []resource {
+	seen := map[apischema.GroupResource]struct{}{}
+	for _, r := range found {
+		seen[r.GroupResource()] = struct{}{}
+	}
+	for _, r := range known {
+		if _, ok := seen[r.GroupResource()]; !ok {
+			found = append(found, r)
+		}
+	}
+	return found
 }
 
 // split off the pods.

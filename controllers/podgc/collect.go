@@ -69,25 +69,35 @@ func (p *pass) outOfService(ctx context.Context) error {
 // that the API server does not know either.
 func (p *pass) orphaned(ctx context.Context) error {
 	over := p.quarantine.check(p.pods.ListIndexFuncValues(ownerindex.ByNode), p.missing, p.clock.Now())
-	return each(ctx, over, func(ctx context.Context, node string) error {
+	var mu sync.Mutex
+	var gone []string
+	var pods []*v1.Pod
+	err := each(ctx, over, func(ctx context.Context, node string) error {
 		_, err := p.client.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
 		switch {
 		case err == nil:
 			p.quarantine.end(node) // the cache does not know yet
 			return nil
-		case !apierrors.IsNotFound(err):
+		case !apierrors.IsNotFound(err), apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse):
+			// A 404 that is no API server's is that of a proxy, and says nothing about the node.
 			return fmt.Errorf("get node %s: %w", node, err)
 		}
-		pods, err := ownerindex.OnNode(p.pods, node)
+		bound, err := ownerindex.OnNode(p.pods, node)
 		if err != nil {
 			return err
 		}
-		if err := p.delete(ctx, orphaned, pods); err != nil {
-			return err
-		}
-		p.quarantine.end(node)
+		mu.Lock()
+		defer mu.Unlock()
+		gone, pods = append(gone, node), append(pods, bound...)
 		return nil
 	})
+	if failed := p.delete(ctx, orphaned, pods); failed != nil {
+		return errors.Join(err, failed)
+	}
+	for _, node := range gone {
+		p.quarantine.end(node)
+	}
+	return err
 }
 
 // missing tells whether node is not in the cache while something is to be done

@@ -126,6 +126,51 @@ func TestAnAccountThatIsMadeAnewKeepsItsOwnSecrets(t *testing.T) {
 	}
 }
 
+// A Secret that came with a token, and without the UID of its account, is of the
+// account that is there, not of one that the cache still knows.
+func TestASecretWithATokenIsOfTheAccountThatIsThere(t *testing.T) {
+	t.Parallel()
+	w := started(t)
+	w.account("a")
+	w.controller.CatchUp()
+	release := w.Proxy.HoldWatches(accounts)
+	w.deleteAccount("a")
+	account := w.account("a")
+	w.secret("s", "a", data("token", "abc"))
+	secret := w.filled("s")
+	if got := secret.Annotations[corev1.ServiceAccountUIDKey]; got != string(account.UID) {
+		t.Errorf("the Secret is of account %s, want %s", got, account.UID)
+	}
+	release()
+	w.controller.CatchUp()
+	w.settled()
+	if writes := w.writes("delete", "s"); len(writes) != 0 {
+		t.Errorf("writes: %+v", writes)
+	}
+}
+
+// A 404 that is not the API server's says nothing about an account.
+func TestASecretStaysWhenAProxyFindsNothing(t *testing.T) {
+	t.Parallel()
+	w := started(t)
+	stop := w.Proxy.Answer(func(r apiproxy.Request) bool {
+		return r.Verb == "get" && r.Resource == accounts && r.Name == "a"
+	}, http.StatusNotFound, 0)
+	w.account("a")
+	w.secret("s", "a")
+	harness.Eventually(t, soon, "error", func(context.Context) error {
+		if got := w.controller.Work().LastError; !strings.Contains(got, "get service account") {
+			return fmt.Errorf("last error %q", got)
+		}
+		return nil
+	})
+	stop()
+	w.filled("s")
+	if writes := w.writes("delete", "s"); len(writes) != 0 {
+		t.Errorf("writes: %+v", writes)
+	}
+}
+
 // An account that the cache does not know yet keeps its Secret.
 func TestAnAccountThatIsNewIsLookedFor(t *testing.T) {
 	t.Parallel()

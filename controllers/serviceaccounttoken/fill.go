@@ -15,14 +15,18 @@ import (
 // immutableReason is the reason of the event about a Secret that cannot be filled.
 const immutableReason = "ImmutableTokenSecret"
 
+// ownCA is what each Secret gets; empty when there is none to give.
+func (c *tokenController) ownCA() []byte {
+	if c.ca == nil {
+		return nil
+	}
+	return []byte(c.ca.Current().PEM)
+}
+
 // fill a Secret with what it lacks. It is written as it was judged: when it has
 // changed since, nothing is, and the event of the change brings it back. So no
 // two tokens are ever put into one.
-func (c *tokenController) fill(ctx context.Context, cached *corev1.Secret, account *corev1.ServiceAccount) error {
-	var ca []byte
-	if c.ca != nil {
-		ca = []byte(c.ca.Current().PEM)
-	}
+func (c *tokenController) fill(ctx context.Context, cached *corev1.Secret, account *corev1.ServiceAccount, ca []byte) error {
 	missing := lacks(cached, ca)
 	if len(missing) == 0 {
 		return nil

@@ -28,26 +28,27 @@ func (c *tokenController) reconcileSecret(ctx context.Context, key secretKey) (w
 		return work.Result{}, nil // its end, or its change, brings it back
 	}
 	// What the Secret says now counts, not what it said when it was queued.
-	account, err := c.accountOf(ctx, secret)
+	ca := c.ownCA()
+	account, err := c.accountOf(ctx, secret, len(lacks(secret, ca)) > 0)
 	switch {
 	case err != nil:
 		return work.Result{}, err
 	case account == nil:
 		return work.Result{}, c.delete(ctx, secret)
 	default:
-		return work.Result{}, c.fill(ctx, secret, account)
+		return work.Result{}, c.fill(ctx, secret, account, ca)
 	}
 }
 
 // accountOf a Secret; nil when there is none.
 //
 // The cache may not know yet of one that was made just before the Secret, so
-// that it cannot say that there is none. Nor can it say whose token is to be
-// made: it may know an account of the name that is gone, and the Secret would
-// be deleted as that one's.
-func (c *tokenController) accountOf(ctx context.Context, secret *corev1.Secret) (*corev1.ServiceAccount, error) {
+// that it cannot say that there is none. Nor can it say whose a Secret without a
+// UID is that will be written: it may know an account of the name that is gone,
+// and the Secret would be deleted as that one's.
+func (c *tokenController) accountOf(ctx context.Context, secret *corev1.Secret, write bool) (*corev1.ServiceAccount, error) {
 	name, uid := tokensecrets.AccountName(secret), tokensecrets.AccountUID(secret)
-	if uid != "" || len(secret.Data[corev1.ServiceAccountTokenKey]) > 0 {
+	if uid != "" || !write {
 		account, err := c.accounts.ServiceAccounts(secret.Namespace).Get(name)
 		if err == nil && is(account, uid) {
 			return account, nil
@@ -56,12 +57,18 @@ func (c *tokenController) accountOf(ctx context.Context, secret *corev1.Secret) 
 			return nil, fmt.Errorf("look up service account %s/%s: %w", secret.Namespace, name, err)
 		}
 	}
-	account, err := c.client.CoreV1().ServiceAccounts(secret.Namespace).Get(ctx, name, metav1.GetOptions{})
+	return c.live(ctx, secret.Namespace, name, uid)
+}
+
+// live account, as the API server has it; nil when there is none.
+func (c *tokenController) live(ctx context.Context, namespace, name string, uid types.UID) (*corev1.ServiceAccount, error) {
+	account, err := c.client.CoreV1().ServiceAccounts(namespace).Get(ctx, name, metav1.GetOptions{})
 	switch {
-	case apierrors.IsNotFound(err):
+	case apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse):
 		return nil, nil
 	case err != nil:
-		return nil, fmt.Errorf("get service account %s/%s: %w", secret.Namespace, name, err)
+		// A 404 of something before the API server among them, which knows no accounts.
+		return nil, fmt.Errorf("get service account %s/%s: %w", namespace, name, err)
 	case !is(account, uid):
 		return nil, nil
 	default:
@@ -96,12 +103,9 @@ func (c *tokenController) removeReference(ctx context.Context, key secretKey) er
 		return fmt.Errorf("look up service account %s/%s: %w", key.Namespace, key.account, err)
 	}
 	// The cache may be behind in what the account refers to.
-	account, err := c.client.CoreV1().ServiceAccounts(key.Namespace).Get(ctx, key.account, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) || err == nil && !is(account, key.accountUID) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("get service account %s/%s: %w", key.Namespace, key.account, err)
+	account, err := c.live(ctx, key.Namespace, key.account, key.accountUID)
+	if err != nil || account == nil {
+		return err
 	}
 	refers := func(reference corev1.ObjectReference) bool { return reference.Name == key.Name }
 	if !slices.ContainsFunc(account.Secrets, refers) {

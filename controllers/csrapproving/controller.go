@@ -36,7 +36,8 @@ const (
 	retryAfterMin = 200 * time.Millisecond
 	// retryAfterMax is also what one waits at most whose requester has no right yet.
 	retryAfterMax = 1000 * time.Second
-	refusedMin    = time.Second
+	// refusedMin holds also while this machine's clock is behind the API server's.
+	refusedMin = 5 * time.Second
 )
 
 var requests = certificatesv1.SchemeGroupVersion.WithResource("certificatesigningrequests")

@@ -11,11 +11,12 @@ import (
 )
 
 // metrics of one source, used with its mutex held. Their vectors are shared by
-// all sources of the process.
+// all sources of the process. There are series only while the files are followed:
+// a source that never gets so far would leave them behind.
 type metrics struct {
 	labels             prometheus.Labels
 	rejected, notAfter *prometheus.GaugeVec
-	ended              bool
+	following          bool
 }
 
 func newMetrics(env controller.Env, material string) (*metrics, error) {
@@ -41,8 +42,15 @@ func newMetrics(env controller.Env, material string) (*metrics, error) {
 	}, nil
 }
 
+// begin makes the series.
+func (m *metrics) begin(rejected bool, notAfter time.Time) {
+	m.following = true
+	m.setRejected(rejected)
+	m.loaded(notAfter)
+}
+
 func (m *metrics) setRejected(rejected bool) {
-	if m.ended {
+	if !m.following {
 		return
 	}
 	value := 0.0
@@ -53,7 +61,10 @@ func (m *metrics) setRejected(rejected bool) {
 }
 
 func (m *metrics) loaded(notAfter time.Time) {
-	if m.ended || notAfter.IsZero() {
+	if !m.following {
+		return
+	}
+	if notAfter.IsZero() {
 		m.notAfter.Delete(m.labels)
 		return
 	}
@@ -62,7 +73,7 @@ func (m *metrics) loaded(notAfter time.Time) {
 
 // end takes the series away, with the controller.
 func (m *metrics) end() {
-	m.ended = true
+	m.following = false
 	m.rejected.Delete(m.labels)
 	m.notAfter.Delete(m.labels)
 }

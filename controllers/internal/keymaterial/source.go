@@ -132,12 +132,14 @@ func (s *Source[T]) follow(ctx context.Context) error {
 	s.mu.Lock()
 	changed, _ := s.takeLocked(s.origin.read()) // the error is kept as the rejection
 	s.phase = following
+	s.metrics.begin(s.rejected != nil, s.current.notAfter)
 	s.mu.Unlock()
 	s.notify(changed)
 	defer func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.phase = ended
+		s.metrics.end()
 	}()
 	return s.origin.follow(ctx, func(set filewatch.Set) {
 		changed, _ := s.take(set) // the error is kept as the rejection
@@ -147,11 +149,6 @@ func (s *Source[T]) follow(ctx context.Context) error {
 
 // followTime takes into use what has become valid, and tells of what has expired.
 func (s *Source[T]) followTime(ctx context.Context) error {
-	defer func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.metrics.end()
-	}()
 	ticker := s.clock.NewTicker(timeInterval)
 	defer ticker.Stop()
 	for {

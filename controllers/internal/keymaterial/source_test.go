@@ -369,6 +369,9 @@ func TestBeforeTheRunnersRunEveryUseReadsTheFiles(t *testing.T) {
 	if !isPair(second)(s.Current()) {
 		t.Error("what was used before is not used any more")
 	}
+	if families, err := w.registry.Gather(); err != nil || len(families) > 0 {
+		t.Errorf("series of a controller that may never lead: %v, error %v", families, err)
+	}
 	stop := run(t, s)
 	eventuallyRejected(t, s.Status, "certificate")
 	stop()

@@ -57,6 +57,8 @@ type account struct {
 	// not charged, and may have been missed by the first count. Zero when a later
 	// count has made sure.
 	limited time.Time
+	// outdated is true when a write has failed because quota is not the newest version.
+	outdated bool
 	// incomplete is true when the last count had to leave something out.
 	incomplete bool
 }
@@ -71,21 +73,38 @@ func newAccount(c clock.PassiveClock, q *corev1.ResourceQuota) *account {
 	return a
 }
 
-// update to the quota's next version.
-func (a *account) update(q *corev1.ResourceQuota) {
+// update to the quota's next version. It tells whether a write has failed for want of it.
+func (a *account) update(q *corev1.ResourceQuota) (awaited bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	awaited, a.outdated = a.outdated, false
 	rise := risen(a.quota.Status.Used, q.Status.Used)
 	a.quota = q
 	if len(rise) == 0 || q.ResourceVersion == a.written {
-		return
+		return awaited
 	}
 	made := &charge{at: a.clock.Now(), version: q.ResourceVersion, amount: rise, open: maps.Clone(rise)}
 	a.expire()
 	for _, credit := range a.credits {
 		settle(made.open, credit.open)
 	}
-	a.charges = append(a.charges, made)
+	if len(made.open) > 0 {
+		a.charges = append(a.charges, made)
+	}
+	return awaited
+}
+
+// conflicted tells that q could not be written, as the quota has a newer
+// version, and returns whether that has been seen meanwhile. If not, update
+// will tell.
+func (a *account) conflicted(q *corev1.ResourceQuota) (seen bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.quota.ResourceVersion != q.ResourceVersion {
+		return true
+	}
+	a.outdated = true
+	return false
 }
 
 // wrote tells of an own write, whose event may have come already.
@@ -105,7 +124,12 @@ func (a *account) landed(amount corev1.ResourceList) bool {
 	left := maps.Clone(amount)
 	for _, c := range a.charges {
 		settle(c.open, left)
+		if len(left) == 0 {
+			break
+		}
 	}
+	// A settled charge holds nothing, and there may be no count for a long time.
+	a.charges = without(a.charges, func(c *charge) bool { return len(c.open) == 0 })
 	if len(left) > 0 {
 		a.credits = append(a.credits, &charge{at: a.clock.Now(), open: left})
 	}

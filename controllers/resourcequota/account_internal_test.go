@@ -1,6 +1,7 @@
 package resourcequota
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -102,6 +103,44 @@ func TestAChargeIsHeldWhileNoCacheHasReachedIt(t *testing.T) {
 	}
 	delete(l.behind, "2")
 	l.held(list())
+}
+
+// A quota of which nothing is given back is not counted for a long time.
+func TestSettledChargesAreNotKept(t *testing.T) {
+	t.Parallel()
+	l := newLedger(t, nil)
+	for i := range 10 {
+		used := list("pods", fmt.Sprint(i+1), "cpu", fmt.Sprint(2*i+2))
+		if i%2 == 0 {
+			l.update(version(fmt.Sprint(i+2), used))
+			l.landed(list("pods", "1", "cpu", "2"))
+		} else {
+			l.landed(list("pods", "1", "cpu", "2"))
+			l.update(version(fmt.Sprint(i+2), used))
+		}
+		l.pass(early)
+	}
+	if len(l.charges) > 0 {
+		t.Errorf("%d charges are kept", len(l.charges))
+	}
+}
+
+func TestAConflictWaitsForTheNewerVersion(t *testing.T) {
+	t.Parallel()
+	l := newLedger(t, nil)
+	old := l.seen()
+	if l.update(version("2", nil)) {
+		t.Error("nobody waits")
+	}
+	if !l.conflicted(old) {
+		t.Error("the newer version was seen")
+	}
+	if l.conflicted(l.seen()) {
+		t.Error("no newer version was seen")
+	}
+	if !l.update(version("3", nil)) || l.update(version("4", nil)) {
+		t.Error("the next version is waited for, and no other")
+	}
 }
 
 func TestWhatIsFoundMayBeUnderWay(t *testing.T) {

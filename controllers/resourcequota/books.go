@@ -32,14 +32,15 @@ func (b *books) open(q *corev1.ResourceQuota) {
 	b.byNamespace[q.Namespace][q.Name] = newAccount(b.clock, q)
 }
 
-// update the account of a quota, or open one when it is another quota of that name.
-func (b *books) update(q *corev1.ResourceQuota) {
+// update the account of a quota, or open one when it is another quota of that
+// name. It tells whether a write has failed for want of this version.
+func (b *books) update(q *corev1.ResourceQuota) (awaited bool) {
 	a := b.get(cache.MetaObjectToName(q))
 	if a == nil || a.seen().UID != q.UID {
 		b.open(q)
-		return
+		return false
 	}
-	a.update(q)
+	return a.update(q)
 }
 
 // close the account of a quota that has gone.

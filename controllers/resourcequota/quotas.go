@@ -22,7 +22,9 @@ func (c *quotaController) quotaHandler() cache.ResourceEventHandler {
 			if !ok || !oldOK {
 				return
 			}
-			c.books.update(q)
+			if c.books.update(q) {
+				c.queue.AddAfter(cache.MetaObjectToName(q), gather)
+			}
 			if old.UID != q.UID || !quota.Equals(old.Spec.Hard, q.Spec.Hard) {
 				c.classify(q, false)
 			}

@@ -57,8 +57,11 @@ func (c *quotaController) reconcile(ctx context.Context, key work.ObjectName) (w
 	// 3. Only a status that changes is written.
 	err := c.write(ctx, a, q, used)
 	if apierrors.IsConflict(err) {
-		// Admission was faster. Its event is on its way.
-		return work.Result{RequeueAfter: gather}, nil
+		// Admission was faster. Its event brings the quota back, however late it is.
+		if a.conflicted(q) {
+			return work.Result{RequeueAfter: gather}, nil
+		}
+		return work.Result{RequeueAfter: landing}, nil
 	}
 	if err == nil {
 		err = countErr

@@ -2,7 +2,9 @@ package resourcequota_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net/http"
 	"testing"
 	"time"
 
@@ -44,6 +46,47 @@ func TestACacheThatLagsGivesNothingBack(t *testing.T) {
 	release()
 	w.deletePod("p-0")
 	w.used("q", amounts{"pods": "2"})
+}
+
+// While the watch of quotas hangs, every write of one that has changed is in vain.
+func TestAConflictIsNotRepeatedWithoutNews(t *testing.T) {
+	t.Parallel()
+	w := running(t)
+	w.quota("q", amounts{"configmaps": "5"})
+	w.configMap("a")
+	w.configMap("b")
+	w.used("q", amounts{"configmaps": "2"})
+	harness.Eventually(t, soon, "version in the cache", func(context.Context) error {
+		if status := w.instance.Work(); status.Busy > 0 || status.Depth > 0 {
+			return fmt.Errorf("%+v", status)
+		}
+		return nil
+	})
+	release := w.engine.Proxy.HoldWatches(corev1.Resource("resourcequotas"))
+	defer release()
+	w.change("q", func(q *corev1.ResourceQuota) { q.Labels = map[string]string{"a": "b"} })
+	w.engine.Proxy.Forget()
+	began := time.Now()
+	w.deleteConfigMap("a")
+	conflicts := func() int {
+		return len(w.engine.Proxy.Requests(func(r apiproxy.Request) bool {
+			return r.Resource == corev1.Resource("resourcequotas") && r.Code == http.StatusConflict
+		}))
+	}
+	harness.Eventually(t, soon, "conflict", func(context.Context) error {
+		if conflicts() == 0 {
+			return errors.New("none")
+		}
+		return nil
+	})
+	harness.Throughout(t, 2*time.Second, "rest", func(context.Context) error {
+		if n := conflicts(); n > 2+int(time.Since(began)/(5*time.Second)) {
+			return fmt.Errorf("%d conflicts in %s", n, time.Since(began))
+		}
+		return nil
+	})
+	release()
+	w.used("q", amounts{"configmaps": "1"})
 }
 
 // The first count of a quota may miss objects that were created just before

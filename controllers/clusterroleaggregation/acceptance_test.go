@@ -3,7 +3,6 @@ package clusterroleaggregation_test
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -204,12 +203,17 @@ func TestAcceptance08_AnotherRoleOfTheNameIsLeftAlone(t *testing.T) {
 	}
 }
 
-// clusterWorld has a controller of the whole cluster. Its tests are not
-// parallel: it would do what the controllers of other tests are to do.
-func clusterWorld(t *testing.T) *world {
+// isDefault is the label of the roles that the API server makes.
+const isDefault = "kubernetes.io/bootstrapping"
+
+// defaultWorld has a controller that sees the roles of the API server. Its tests
+// are not parallel, since there is one set of them.
+func defaultWorld(t *testing.T) *world {
 	t.Helper()
-	engine := harness.New(t, controlplane.Shared(t), harness.Options{WholeCluster: true})
-	w := &world{Engine: engine, t: t, client: engine.Admin, label: "cluster"}
+	engine := harness.New(t, controlplane.Shared(t), harness.Options{
+		Scope: apiproxy.Scope{Selected: clusterRoles, Selector: isDefault + "=rbac-defaults"},
+	})
+	w := &world{Engine: engine, t: t, client: engine.Admin, label: "default"}
 	w.controller = engine.Start(clusterroleaggregation.Descriptor(), nil)
 	return w
 }
@@ -238,10 +242,10 @@ func complete(roles []rbacv1.ClusterRole) error {
 }
 
 func TestAcceptance09_ARestartWritesNothing(t *testing.T) {
-	w := clusterWorld(t)
+	w := defaultWorld(t)
 	versions := map[string]string{}
 	harness.Eventually(t, soon, "rules of the default roles", func(ctx context.Context) error {
-		list, err := w.client.RbacV1().ClusterRoles().List(ctx, metav1.ListOptions{})
+		list, err := w.client.RbacV1().ClusterRoles().List(ctx, metav1.ListOptions{LabelSelector: isDefault})
 		if err != nil {
 			return err
 		}
@@ -309,25 +313,25 @@ func TestAcceptance10_FiftyRolesAtOnceWithAnyNumberOfWorkers(t *testing.T) {
 }
 
 func TestAcceptance11_TheDefaultRolesTakeNewRulesIn(t *testing.T) {
-	w := clusterWorld(t)
-	w.role("wrench", labels{rbacv1.GroupName + "/aggregate-to-view": "true"}, nil, may("wrenches"))
-	t.Cleanup(func() {
-		// The rules of the default roles are compared by another test.
-		if err := w.client.RbacV1().ClusterRoles().Delete(context.Background(), w.name("wrench"), metav1.DeleteOptions{}); err != nil {
-			t.Error(err)
+	w := defaultWorld(t)
+	for _, there := range []bool{true, false} {
+		if there {
+			w.role("wrench", labels{isDefault: "rbac-defaults", rbacv1.GroupName + "/aggregate-to-view": "true"}, nil, may("wrenches"))
+		} else {
+			w.delete("wrench")
 		}
-	})
-	for _, name := range []string{"view", "edit", "admin"} {
-		harness.Eventually(t, soon, "rule in "+name, func(ctx context.Context) error {
-			role, err := w.client.RbacV1().ClusterRoles().Get(ctx, name, metav1.GetOptions{})
-			if err != nil {
-				return err
-			}
-			has := func(rule rbacv1.PolicyRule) bool { return slices.Contains(rule.Resources, "wrenches") }
-			if !slices.ContainsFunc(role.Rules, has) {
-				return errors.New("it is not there")
-			}
-			return nil
-		})
+		for _, name := range []string{"view", "edit", "admin"} {
+			harness.Eventually(t, soon, fmt.Sprintf("change of %s, rule %t", name, there), func(ctx context.Context) error {
+				role, err := w.client.RbacV1().ClusterRoles().Get(ctx, name, metav1.GetOptions{})
+				if err != nil {
+					return err
+				}
+				has := func(rule rbacv1.PolicyRule) bool { return slices.Contains(rule.Resources, "wrenches") }
+				if got := slices.ContainsFunc(role.Rules, has); got != there {
+					return fmt.Errorf("rule %t", got)
+				}
+				return nil
+			})
+		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"sync"
 	"testing"
 
@@ -13,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 	watchtools "k8s.io/client-go/tools/watch"
+
+	"github.com/wheelhouse-project/wheelhouse/test/apiproxy"
 )
 
 // ends of the ServiceCIDRs of a test, as a watch sees them.
@@ -104,7 +107,10 @@ func TestReloadsChangeNothing(t *testing.T) {
 		if used(i) {
 			want++
 		}
-		writes := w.writes(short(i))
+		// The answer to a patch that lets an object go does not say the version of
+		// its end. So a start just after it may try again, in vain.
+		inVain := func(r apiproxy.Request) bool { return r.Code == http.StatusNotFound && r.Subresource == "" }
+		writes := slices.DeleteFunc(w.writes(short(i)), inVain)
 		if len(writes) != want {
 			t.Errorf("%d writes, want %d: %+v", len(writes), want, writes)
 		}

@@ -9,6 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/wheelhouse-project/wheelhouse/controllers/internal/absent"
 )
 
 // writeAttempts with ever newer versions of a namespace that others change all the time.
@@ -79,14 +81,14 @@ func (c *namespaceController) write(
 		switch {
 		case err == nil:
 			return written, nil
-		case apierrors.IsNotFound(err):
+		case absent.Object(err):
 			return nil, nil
 		case !apierrors.IsConflict(err) || attempt == writeAttempts:
 			return nil, err
 		}
 		n, err = c.client.CoreV1().Namespaces().Get(ctx, n.Name, metav1.GetOptions{})
 		switch {
-		case apierrors.IsNotFound(err):
+		case absent.Object(err):
 			return nil, nil
 		case err != nil:
 			return nil, err

@@ -136,6 +136,38 @@ func TestNothingIsLeftBehindWhenDiscoveryLacksTheCoreGroup(t *testing.T) {
 	}
 }
 
+// A 404 that is not the API server's does not end the work for a namespace.
+func TestANamespaceThatAProxyDoesNotFindIsLookedAtAgain(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name  string
+		match func(apiproxy.Request) bool
+	}{
+		{"read", func(r apiproxy.Request) bool { return r.Verb == "get" }},
+		{"release", func(r apiproxy.Request) bool { return r.Subresource == "finalize" }},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.start(func(s *schema.NamespaceController) { s.SyncPeriod.Duration, s.DeletionGracePeriod.Duration = 0, 0 })
+			ns := w.namespace("hidden")
+			asked := func(r apiproxy.Request) bool {
+				return r.Resource == namespaces.GroupResource() && r.Name == ns && test.match(r)
+			}
+			mend := w.Proxy.Answer(asked, http.StatusNotFound, 0)
+			w.delete(ns)
+			harness.Eventually(t, soon, "second attempt", func(context.Context) error {
+				if n := len(w.requests(ns, asked)); n < 2 {
+					return fmt.Errorf("%d attempts", n)
+				}
+				return nil
+			})
+			mend()
+			w.gone(ns)
+		})
+	}
+}
+
 func TestObjectsGoOneByOneWhereTheyCannotGoTogether(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -246,10 +278,10 @@ func TestSettingsChangeWhileItRuns(t *testing.T) {
 	w.gone(ns)
 }
 
-// The reload law: 20 namespaces go while the controller is restarted at least
+// The reload law: 12 namespaces go while the controller is restarted at least
 // 50 times and re-sized at least 20 times.
 const (
-	reloadNamespaces = 20
+	reloadNamespaces = 12
 	reloadRestarts   = 50
 	reloadResizes    = 20
 )

@@ -8,10 +8,10 @@ import (
 	"sync"
 
 	v1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/wheelhouse-project/wheelhouse/controllers/internal/absent"
 	"github.com/wheelhouse-project/wheelhouse/controllers/internal/ownerindex"
 	"github.com/wheelhouse-project/wheelhouse/runtime/work"
 )
@@ -78,8 +78,7 @@ func (p *pass) orphaned(ctx context.Context) error {
 		case err == nil:
 			p.quarantine.end(node) // the cache does not know yet
 			return nil
-		case !apierrors.IsNotFound(err), apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse):
-			// A 404 that is no API server's is that of a proxy, and says nothing about the node.
+		case !absent.Object(err):
 			return fmt.Errorf("get node %s: %w", node, err)
 		}
 		bound, err := ownerindex.OnNode(p.pods, node)

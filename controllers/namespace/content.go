@@ -10,6 +10,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/wheelhouse-project/wheelhouse/controllers/internal/absent"
 )
 
 const (
@@ -81,8 +83,8 @@ func (c *namespaceController) empty(ctx context.Context, n *corev1.Namespace, r 
 	}
 	found, err := c.look(ctx, n, r)
 	switch {
-	case apierrors.IsNotFound(err):
-		return content{}, nil // not served any more
+	case r.notServed(err):
+		return content{}, nil
 	case apierrors.IsMethodNotSupported(err):
 		return content{}, c.delete(ctx, n, r, nil)
 	case err != nil || !found.undeleted:
@@ -92,7 +94,7 @@ func (c *namespaceController) empty(ctx context.Context, n *corev1.Namespace, r 
 		return content{}, err
 	}
 	left, err := c.look(ctx, n, r)
-	if unsupported(err) {
+	if r.notServed(err) || apierrors.IsMethodNotSupported(err) {
 		return content{}, nil
 	}
 	return left, err
@@ -110,6 +112,13 @@ func (c *namespaceController) emptyEarly(ctx context.Context, n *corev1.Namespac
 		}
 	}
 	return c.delete(ctx, n, r, nil)
+}
+
+// notServed tells that a list says that there is nothing of the resource to be
+// listed. A 404 without a status is no such answer as long as discovery shows
+// the resource: its server may be starting, and what it keeps would be left behind.
+func (r resource) notServed(err error) bool {
+	return absent.Object(err) || r.vanished && apierrors.IsNotFound(err)
 }
 
 // unsupported tells that the resource has no such verb, or is not there any more.

@@ -3,11 +3,13 @@ package namespace
 import (
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apischema "k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -161,8 +163,36 @@ func TestKnownResourcesAreSweptThoughDiscoveryLacksThem(t *testing.T) {
 		return resource{GroupVersionResource: apischema.GroupVersionResource{Group: group, Version: version, Resource: "things"}}
 	}
 	got := withKnown([]resource{named("a", "v2"), named("c", "v1")}, []resource{named("a", "v1"), named("b", "v1")})
-	if want := []resource{named("a", "v2"), named("c", "v1"), named("b", "v1")}; !slices.Equal(got, want) {
+	vanished := named("b", "v1")
+	vanished.vanished = true
+	if want := []resource{named("a", "v2"), named("c", "v1"), vanished}; !slices.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
+	}
+}
+
+func TestNotServed(t *testing.T) {
+	t.Parallel()
+	things := apischema.GroupResource{Group: "example.com", Resource: "things"}
+	status := apierrors.NewNotFound(things, "")
+	page := apierrors.NewGenericServerResponse(http.StatusNotFound, "list", things, "", "404 page not found", 0, true)
+	for _, test := range []struct {
+		name     string
+		vanished bool
+		err      error
+		want     bool
+	}{
+		{"no error", true, nil, false},
+		{"another error", true, errors.New("refused"), false},
+		{"status", false, status, true},
+		{"page of a path that discovery shows", false, page, false},
+		{"page of a path that discovery does not show", true, page, true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			if got := (resource{vanished: test.vanished}).notServed(test.err); got != test.want {
+				t.Errorf("%t, want %t", got, test.want)
+			}
+		})
 	}
 }
 

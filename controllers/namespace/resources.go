@@ -26,6 +26,8 @@ var podResource = apischema.GroupVersionResource{Version: "v1", Resource: "pods"
 type resource struct {
 	apischema.GroupVersionResource
 	list, deleteCollection bool
+	// vanished resources are known, but not shown by discovery any more.
+	vanished bool
 }
 
 func newResource(gvr apischema.GroupVersionResource, verbs []string) resource {
@@ -110,7 +112,8 @@ func incomplete(lists []*metav1.APIResourceList) error {
 	return errors.New("discovery shows no namespaces")
 }
 
-// withKnown adds the known resources that are not among those found, in any version.
+// withKnown adds the known resources that are not among those found in any
+// version: they have vanished.
 func withKnown(found, known []resource) []resource {
 	seen := map[apischema.GroupResource]struct{}{}
 	for _, r := range found {
@@ -118,6 +121,7 @@ func withKnown(found, known []resource) []resource {
 	}
 	for _, r := range known {
 		if _, ok := seen[r.GroupResource()]; !ok {
+			r.vanished = true
 			found = append(found, r)
 		}
 	}

@@ -55,24 +55,30 @@ func TestANewNamespaceOfTheSameNameIsNotSwept(t *testing.T) {
 
 func TestNothingIsReleasedWhileAListFails(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.start()
-	mend := w.Proxy.Answer(func(r apiproxy.Request) bool {
-		return r.Resource.Resource == "leases" && r.Verb == "list" && r.Namespace != ""
-	}, http.StatusServiceUnavailable, 0)
-	ns := w.namespace("failing")
-	w.configMap(ns, "c")
-	w.delete(ns)
-	w.saysThat(ns, "failure", func(c conditions) bool {
-		return c[0] == discovered && c[3] == removed && c[2].reason == "ContentDeletionFailed" &&
-			strings.HasPrefix(c[2].message, "Failed to delete all resource types, 1 remaining: list leases.coordination.k8s.io: ")
-	})
-	w.emptied(ns, configMaps)
-	if n := w.releases(ns); len(n) > 0 {
-		t.Errorf("released: %v", n)
+	// The second one is no API server's: that of a server that is starting, or of a proxy.
+	for _, code := range []int{http.StatusServiceUnavailable, http.StatusNotFound} {
+		t.Run(fmt.Sprint(code), func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.start()
+			mend := w.Proxy.Answer(func(r apiproxy.Request) bool {
+				return r.Resource.Resource == "leases" && r.Verb == "list" && r.Namespace != ""
+			}, code, 0)
+			ns := w.namespace("failing")
+			w.configMap(ns, "c")
+			w.delete(ns)
+			w.saysThat(ns, "failure", func(c conditions) bool {
+				return c[0] == discovered && c[3] == removed && c[2].reason == "ContentDeletionFailed" &&
+					strings.HasPrefix(c[2].message, "Failed to delete all resource types, 1 remaining: list leases.coordination.k8s.io: ")
+			})
+			w.emptied(ns, configMaps)
+			if n := w.releases(ns); len(n) > 0 {
+				t.Errorf("released: %v", n)
+			}
+			mend()
+			w.gone(ns)
+		})
 	}
-	mend()
-	w.gone(ns)
 }
 
 // An API server whose cache of a resource cannot be filled asks to come back

@@ -23,6 +23,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/wheelhouse-project/wheelhouse/controllers/internal/bootstraptoken"
+	"github.com/wheelhouse-project/wheelhouse/controllers/internal/notfound"
 	"github.com/wheelhouse-project/wheelhouse/runtime/controller"
 	"github.com/wheelhouse-project/wheelhouse/runtime/informers"
 	"github.com/wheelhouse-project/wheelhouse/runtime/work"
@@ -127,7 +128,7 @@ func (s *signer) reconcile(ctx context.Context, key work.ObjectName) (work.Resul
 	signed := info.DeepCopy()
 	signed.Data = data
 	_, err = s.client.CoreV1().ConfigMaps(key.Namespace).Update(ctx, signed, metav1.UpdateOptions{})
-	if err != nil && !apierrors.IsNotFound(err) {
+	if err != nil && !notfound.ByAPIServer(err) {
 		return result, fmt.Errorf("sign config map %s: %w", key, err)
 	}
 	return result, nil

@@ -24,6 +24,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/wheelhouse-project/wheelhouse/controllers/internal/csrpolicy"
+	"github.com/wheelhouse-project/wheelhouse/controllers/internal/notfound"
 	"github.com/wheelhouse-project/wheelhouse/runtime/controller"
 	"github.com/wheelhouse-project/wheelhouse/runtime/work"
 	"github.com/wheelhouse-project/wheelhouse/schema"
@@ -235,7 +236,7 @@ func (c *approver) approve(ctx context.Context, judged *certificatesv1.Certifica
 		Message: message,
 	})
 	_, err := c.client.CertificatesV1().CertificateSigningRequests().UpdateApproval(ctx, csr.Name, csr, metav1.UpdateOptions{})
-	if apierrors.IsNotFound(err) {
+	if notfound.ByAPIServer(err) {
 		return nil // deleted meanwhile
 	}
 	if err != nil {

@@ -352,6 +352,27 @@ func TestADecisionThatIsTakenMeanwhileStays(t *testing.T) {
 	}
 }
 
+// A 404 of a proxy does not mean that the request has gone.
+func TestARequestThatAProxyDoesNotFindIsApprovedLater(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.Start(Descriptor(), nil)
+	stop := w.Proxy.Answer(func(r apiproxy.Request) bool {
+		return r.Verb == "update" && r.Resource == requests.GroupResource()
+	}, http.StatusNotFound, 0)
+	user := w.user("system:node:")
+	w.permit(user, "selfnodeclient")
+	name := w.create(user, user)
+	harness.Eventually(t, within, "attempt", func(context.Context) error {
+		if len(w.writes(name)) == 0 {
+			return errors.New("there was none")
+		}
+		return nil
+	})
+	stop()
+	w.approved(name, selfMessage)
+}
+
 func TestAcceptance08_WhatWasCreatedWhileStoppedIsApproved(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

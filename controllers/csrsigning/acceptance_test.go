@@ -21,6 +21,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/wheelhouse-project/wheelhouse/schema"
+	"github.com/wheelhouse-project/wheelhouse/test/apiproxy"
 	"github.com/wheelhouse-project/wheelhouse/test/certificates"
 	"github.com/wheelhouse-project/wheelhouse/test/harness"
 )
@@ -427,5 +428,24 @@ func TestAStandbyTakesOverWithTheNewestCA(t *testing.T) {
 	w.replace(certificates.New(t, "second", nil))
 	w.Lead()
 	controller.WaitReady()
+	w.signed(name)
+}
+
+// A 404 of a proxy does not mean that the request has gone.
+func TestARequestThatAProxyDoesNotFindIsSignedLater(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.start()
+	stop := w.Proxy.Answer(func(r apiproxy.Request) bool {
+		return r.Verb == "update" && r.Resource == requests.GroupResource()
+	}, http.StatusNotFound, 0)
+	name := w.approved(nodes)
+	harness.Eventually(t, within, "attempt", func(context.Context) error {
+		if len(w.writes(name)) == 0 {
+			return errors.New("there was none")
+		}
+		return nil
+	})
+	stop()
 	w.signed(name)
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/wheelhouse-project/wheelhouse/controllers/internal/csrpolicy"
 	"github.com/wheelhouse-project/wheelhouse/controllers/internal/keymaterial"
+	"github.com/wheelhouse-project/wheelhouse/controllers/internal/notfound"
 	"github.com/wheelhouse-project/wheelhouse/runtime/controller"
 	"github.com/wheelhouse-project/wheelhouse/runtime/work"
 )
@@ -154,7 +155,7 @@ func (s *signer) examine(csr *certificatesv1.CertificateSigningRequest) (*x509.C
 
 func (s *signer) updateStatus(ctx context.Context, csr *certificatesv1.CertificateSigningRequest) error {
 	_, err := s.client.CertificatesV1().CertificateSigningRequests().UpdateStatus(ctx, csr, metav1.UpdateOptions{})
-	if apierrors.IsNotFound(err) {
+	if notfound.ByAPIServer(err) {
 		return nil // deleted meanwhile
 	}
 	if err != nil {

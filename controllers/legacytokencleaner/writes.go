@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	coreac "k8s.io/client-go/applyconfigurations/core/v1"
 
+	"github.com/wheelhouse-project/wheelhouse/controllers/internal/notfound"
 	"github.com/wheelhouse-project/wheelhouse/controllers/internal/uidguard"
 )
 
@@ -41,7 +42,7 @@ func (c *cleaner) remove(ctx context.Context, secret *corev1.Secret) (removed bo
 	err = c.client.CoreV1().Secrets(secret.Namespace).Delete(ctx, secret.Name, metav1.DeleteOptions{
 		Preconditions: &metav1.Preconditions{UID: &secret.UID, ResourceVersion: &secret.ResourceVersion},
 	})
-	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+	if notfound.ByAPIServer(err) || apierrors.IsConflict(err) {
 		return false, nil
 	}
 	if err != nil {

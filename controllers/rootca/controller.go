@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/tools/record"
 
 	"github.com/wheelhouse-project/wheelhouse/controllers/internal/keymaterial"
+	"github.com/wheelhouse-project/wheelhouse/controllers/internal/notfound"
 	"github.com/wheelhouse-project/wheelhouse/controllers/internal/syncmetrics"
 	"github.com/wheelhouse-project/wheelhouse/runtime/controller"
 	"github.com/wheelhouse-project/wheelhouse/runtime/informers"
@@ -229,7 +230,7 @@ func (c *publisher) create(ctx context.Context, namespace string, bundle *keymat
 		return nil
 	case apierrors.IsAlreadyExists(err):
 		return nil // its event is under way, and brings the namespace back if it is wrong
-	case apierrors.IsNotFound(err), apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+	case notfound.ByAPIServer(err), apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return nil // the cache does not know yet that the namespace goes, or has gone
 	default:
 		return fmt.Errorf("create config map %s/%s: %w", namespace, configMapName, err)
@@ -244,7 +245,7 @@ func (c *publisher) update(ctx context.Context, cached *corev1.ConfigMap, bundle
 	}
 	configMap.Annotations[descriptionAnnotation] = description
 	_, err := c.client.CoreV1().ConfigMaps(cached.Namespace).Update(ctx, configMap, metav1.UpdateOptions{})
-	if apierrors.IsNotFound(err) {
+	if notfound.ByAPIServer(err) {
 		return nil // its deletion brings the namespace back
 	}
 	if err != nil {

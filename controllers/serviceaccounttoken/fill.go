@@ -10,6 +10,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/wheelhouse-project/wheelhouse/controllers/internal/notfound"
 )
 
 // immutableReason is the reason of the event about a Secret that cannot be filled.
@@ -59,7 +61,7 @@ func (c *tokenController) fill(ctx context.Context, cached *corev1.Secret, accou
 	secret.Annotations[corev1.ServiceAccountNameKey] = account.Name
 	secret.Annotations[corev1.ServiceAccountUIDKey] = string(account.UID)
 	_, err := c.client.CoreV1().Secrets(secret.Namespace).Update(ctx, secret, metav1.UpdateOptions{})
-	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+	if err != nil && !notfound.ByAPIServer(err) && !apierrors.IsConflict(err) {
 		return fmt.Errorf("fill secret %s/%s: %w", secret.Namespace, secret.Name, err)
 	}
 	return nil

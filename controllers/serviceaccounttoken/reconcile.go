@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/wheelhouse-project/wheelhouse/controllers/internal/notfound"
 	"github.com/wheelhouse-project/wheelhouse/controllers/internal/tokensecrets"
 	"github.com/wheelhouse-project/wheelhouse/runtime/work"
 )
@@ -64,10 +65,9 @@ func (c *tokenController) accountOf(ctx context.Context, secret *corev1.Secret, 
 func (c *tokenController) live(ctx context.Context, namespace, name string, uid types.UID) (*corev1.ServiceAccount, error) {
 	account, err := c.client.CoreV1().ServiceAccounts(namespace).Get(ctx, name, metav1.GetOptions{})
 	switch {
-	case apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse):
+	case notfound.ByAPIServer(err):
 		return nil, nil
 	case err != nil:
-		// A 404 of something before the API server among them, which knows no accounts.
 		return nil, fmt.Errorf("get service account %s/%s: %w", namespace, name, err)
 	case !is(account, uid):
 		return nil, nil
@@ -84,7 +84,7 @@ func (c *tokenController) delete(ctx context.Context, secret *corev1.Secret) err
 	err := c.client.CoreV1().Secrets(secret.Namespace).Delete(ctx, secret.Name, metav1.DeleteOptions{
 		Preconditions: &metav1.Preconditions{UID: &secret.UID, ResourceVersion: &secret.ResourceVersion},
 	})
-	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+	if err != nil && !notfound.ByAPIServer(err) && !apierrors.IsConflict(err) {
 		return fmt.Errorf("delete secret %s/%s: %w", secret.Namespace, secret.Name, err)
 	}
 	return nil
@@ -113,7 +113,7 @@ func (c *tokenController) removeReference(ctx context.Context, key secretKey) er
 	}
 	account.Secrets = slices.DeleteFunc(account.Secrets, refers)
 	_, err = c.client.CoreV1().ServiceAccounts(key.Namespace).Update(ctx, account, metav1.UpdateOptions{})
-	if err != nil && !apierrors.IsNotFound(err) {
+	if err != nil && !notfound.ByAPIServer(err) {
 		return fmt.Errorf("take secret %s from service account %s/%s: %w", key.Name, key.Namespace, key.account, err)
 	}
 	return nil

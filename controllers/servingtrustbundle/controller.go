@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/wheelhouse-project/wheelhouse/controllers/internal/keymaterial"
+	"github.com/wheelhouse-project/wheelhouse/controllers/internal/notfound"
 	"github.com/wheelhouse-project/wheelhouse/controllers/internal/syncmetrics"
 	"github.com/wheelhouse-project/wheelhouse/runtime/controller"
 	"github.com/wheelhouse-project/wheelhouse/runtime/informers"
@@ -159,7 +160,7 @@ func (c *publisher) publish(ctx context.Context, name, text string) (bool, error
 	bundle := cached.DeepCopy()
 	bundle.Spec.TrustBundle = text
 	_, err = c.client.CertificatesV1().ClusterTrustBundles().Update(ctx, bundle, metav1.UpdateOptions{})
-	if apierrors.IsNotFound(err) {
+	if notfound.ByAPIServer(err) {
 		return false, nil
 	}
 	if err != nil {
@@ -187,7 +188,7 @@ func (c *publisher) delete(ctx context.Context, bundle *certificatesv1.ClusterTr
 	err := c.client.CertificatesV1().ClusterTrustBundles().Delete(ctx, bundle.Name, metav1.DeleteOptions{
 		Preconditions: &metav1.Preconditions{UID: &bundle.UID},
 	})
-	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+	if notfound.ByAPIServer(err) || apierrors.IsConflict(err) {
 		return nil // it is gone; if another one has its name, its event is under way
 	}
 	if err != nil {

@@ -17,6 +17,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/wheelhouse-project/wheelhouse/controllers/internal/bootstraptoken"
+	"github.com/wheelhouse-project/wheelhouse/controllers/internal/notfound"
 	"github.com/wheelhouse-project/wheelhouse/runtime/controller"
 	"github.com/wheelhouse-project/wheelhouse/runtime/work"
 	"github.com/wheelhouse-project/wheelhouse/schema"
@@ -95,7 +96,7 @@ func (c *cleaner) reconcile(ctx context.Context, key work.ObjectName) (work.Resu
 		Preconditions: &metav1.Preconditions{UID: &token.UID, ResourceVersion: &token.ResourceVersion},
 	})
 	switch {
-	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
+	case notfound.ByAPIServer(err), apierrors.IsConflict(err):
 		// It is gone, or was changed, and may have got more time: the event of that is under way.
 		return work.Result{}, nil
 	case err != nil:

@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 
+	"github.com/wheelhouse-project/wheelhouse/controllers/internal/notfound"
 	"github.com/wheelhouse-project/wheelhouse/runtime/controller"
 	"github.com/wheelhouse-project/wheelhouse/runtime/work"
 )
@@ -80,7 +81,7 @@ func (s *Sweep[T]) pass(ctx context.Context, _ string) (work.Result, error) {
 		switch err := s.o.Delete(ctx, object); {
 		case err == nil:
 			s.logger.Info("Deleted", "object", name, "uid", object.GetUID(), "reason", why)
-		case apierrors.IsNotFound(err), apierrors.IsConflict(err):
+		case notfound.ByAPIServer(err), apierrors.IsConflict(err):
 			// It is gone, or is not any more what was judged: the next pass sees it.
 		default:
 			if failed++; first == nil {

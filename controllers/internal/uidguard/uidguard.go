@@ -8,6 +8,8 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/wheelhouse-project/wheelhouse/controllers/internal/notfound"
 )
 
 // uidField is what the API server says that a patch may not change when the
@@ -19,7 +21,7 @@ const uidField = "metadata.uid"
 // also for a patch that lost against others at the same moment. So the object is
 // to be looked at again once the cache knows more.
 func Refused(err error) bool {
-	return apierrors.IsNotFound(err) || apierrors.IsConflict(err) || apierrors.IsInvalid(err) && changesUID(err)
+	return notfound.ByAPIServer(err) || apierrors.IsConflict(err) || apierrors.IsInvalid(err) && changesUID(err)
 }
 
 func changesUID(err error) bool {

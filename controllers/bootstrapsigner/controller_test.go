@@ -442,6 +442,7 @@ func TestReloadsAtAnyMomentKeepValidSignatures(t *testing.T) {
 
 	// The signature of the token that was always there never went.
 	w.set("last", "yes")
+	complete := false
 	for event := range stream.ResultChan() {
 		info, ok := event.Object.(*v1.ConfigMap)
 		if !ok {
@@ -450,8 +451,11 @@ func TestReloadsAtAnyMomentKeepValidSignatures(t *testing.T) {
 		if info.Data[prefix+"steady"] == "" || info.Data["other"] != "y" {
 			t.Fatalf("data %v", info.Data)
 		}
-		if info.Data["last"] != "" {
+		if complete = info.Data["last"] != ""; complete {
 			break
 		}
+	}
+	if !complete {
+		t.Error("the watch ended before the last event")
 	}
 }

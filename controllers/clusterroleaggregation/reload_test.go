@@ -2,6 +2,7 @@ package clusterroleaggregation_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -13,6 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 	watchtools "k8s.io/client-go/tools/watch"
+
+	"github.com/wheelhouse-project/wheelhouse/test/harness"
 )
 
 // watched is what a watch has seen wrong with the aggregated roles of a test.
@@ -59,7 +62,7 @@ func (w *world) watch(always string) *watched {
 func (s *watched) note(role *rbacv1.ClusterRole, always string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	has := slices.ContainsFunc(role.Rules, func(rule rbacv1.PolicyRule) bool { return slices.Contains(rule.Resources, always) })
+	has := allows(role, always)
 	if s.filled[role.Name] && !has {
 		s.wrongs = append(s.wrongs, role.Name+" has lost a rule that nobody took away")
 	}
@@ -68,6 +71,17 @@ func (s *watched) note(role *rbacv1.ClusterRole, always string) {
 		s.wrongs = append(s.wrongs, role.Name+" was written without a change")
 	}
 	s.last[role.Name] = role
+}
+
+// has tells whether a role was last seen with a rule about resource.
+func (s *watched) has(name, resource string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.last[name] != nil && allows(s.last[name], resource)
+}
+
+func allows(role *rbacv1.ClusterRole, resource string) bool {
+	return slices.ContainsFunc(role.Rules, func(rule rbacv1.PolicyRule) bool { return slices.Contains(rule.Resources, resource) })
 }
 
 // A reload at any moment changes nothing about where the cluster ends up. What
@@ -102,6 +116,14 @@ func TestReloadsChangeNothing(t *testing.T) {
 		w.rules(b(i), "anvils", last)
 		w.rules(c(i), "anvils", last)
 	}
+	harness.Eventually(t, soon, "watch", func(context.Context) error {
+		for i := range chains {
+			if !seen.has(w.name(b(i)), last) || !seen.has(w.name(c(i)), last) {
+				return errors.New("it has not seen the end")
+			}
+		}
+		return nil
+	})
 	seen.mu.Lock()
 	defer seen.mu.Unlock()
 	for _, wrong := range seen.wrongs {

@@ -420,6 +420,7 @@ func TestReloadsAtAnyMomentDeleteOnlyWhatIsDue(t *testing.T) {
 	w.expect(nil, doomed...)
 
 	w.request("last")
+	complete := false
 	for event := range stream.ResultChan() {
 		request, ok := event.Object.(*certificatesv1.CertificateSigningRequest)
 		if !ok {
@@ -428,8 +429,11 @@ func TestReloadsAtAnyMomentDeleteOnlyWhatIsDue(t *testing.T) {
 		if name, lives := living[request.UID]; lives && event.Type == watch.Deleted {
 			t.Errorf("%s was deleted", name)
 		}
-		if request.Name == "last" {
+		if complete = request.Name == "last"; complete {
 			break
 		}
+	}
+	if !complete {
+		t.Error("the watch ended before the last event")
 	}
 }

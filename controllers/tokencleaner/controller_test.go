@@ -384,6 +384,7 @@ func TestReloadsAtAnyMomentDeleteExpiredTokensOnly(t *testing.T) {
 	w.seen()
 
 	w.token("last", w.in(-time.Hour))
+	complete := false
 	for event := range stream.ResultChan() {
 		token, ok := event.Object.(*v1.Secret)
 		if !ok {
@@ -392,12 +393,15 @@ func TestReloadsAtAnyMomentDeleteExpiredTokensOnly(t *testing.T) {
 		if event.Type != watch.Deleted {
 			continue
 		}
-		if token.Name == "last" {
+		if complete = token.Name == "last"; complete {
 			break
 		}
 		if name, ok := forever[token.UID]; ok {
 			t.Errorf("%s was deleted, although it never expires", name)
 		}
+	}
+	if !complete {
+		t.Error("the watch ended before the last event")
 	}
 	mu.Lock()
 	defer mu.Unlock()

@@ -147,6 +147,21 @@ func eventuallyCurrent[T any](t *testing.T, s *Source[T], what string, is func(T
 	})
 }
 
+// toldOf waits until as many changes are told of, which are so just after they
+// are in use, and fails the test if there are more.
+func toldOf(t *testing.T, changes *atomic.Int32, want int32) {
+	t.Helper()
+	harness.Eventually(t, within, "news of a change", func(context.Context) error {
+		if got := changes.Load(); got < want {
+			return fmt.Errorf("%d are told of", got)
+		}
+		return nil
+	})
+	if got := changes.Load(); got != want {
+		t.Errorf("%d changes are told of, want %d", got, want)
+	}
+}
+
 func isPair(a *certificates.Authority) func(*SigningPair) bool {
 	return func(p *SigningPair) bool { return p.Certificate.Equal(a.Certificate) }
 }
@@ -172,9 +187,7 @@ func TestAPairIsFollowedThroughTheSwapsOfAMount(t *testing.T) {
 	}
 	mount.Write(t, second.Pair())
 	eventuallyCurrent(t, s, "second pair", isPair(second))
-	if got := changes.Load(); got != 1 {
-		t.Errorf("%d changes are told of, want 1", got)
-	}
+	toldOf(t, &changes, 1)
 	if rejected := s.Status().Rejected; rejected != nil {
 		t.Errorf("rejected: %s", rejected.Error)
 	}
@@ -311,8 +324,9 @@ func TestWhatBecomesValidIsUsedThen(t *testing.T) {
 	if w.clock.Now().Before(later.Certificate.NotBefore) {
 		t.Error("it was used too soon")
 	}
-	if changes.Load() != 1 || s.Status().Rejected != nil {
-		t.Errorf("%d changes, status %+v", changes.Load(), s.Status())
+	toldOf(t, &changes, 1)
+	if status := s.Status(); status.Rejected != nil {
+		t.Errorf("status %+v", status)
 	}
 }
 

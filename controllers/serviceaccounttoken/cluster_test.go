@@ -142,7 +142,6 @@ func TestASecretWithATokenIsOfTheAccountThatIsThere(t *testing.T) {
 		t.Errorf("the Secret is of account %s, want %s", got, account.UID)
 	}
 	release()
-	w.controller.CatchUp()
 	w.settled()
 	if writes := w.writes("delete", "s"); len(writes) != 0 {
 		t.Errorf("writes: %+v", writes)

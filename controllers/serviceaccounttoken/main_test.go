@@ -277,9 +277,10 @@ func (w *world) listed(account string, names ...string) {
 	})
 }
 
-// settled waits until all keys are done that the controller knows.
+// settled waits until the controller knows what there is, and all its keys are done.
 func (w *world) settled() {
 	w.t.Helper()
+	w.controller.CatchUp()
 	harness.Eventually(w.t, soon, "idle controller", func(context.Context) error {
 		if status := w.controller.Work(); status.Depth+status.Busy > 0 {
 			return fmt.Errorf("%+v", status)

@@ -194,12 +194,12 @@ func TestObjectsGoOneByOneWhereTheyCannotGoTogether(t *testing.T) {
 }
 
 // Two requests for each resource, and few others.
-func TestAThousandConfigMapsNeedFewRequests(t *testing.T) {
+func TestManyConfigMapsNeedFewRequests(t *testing.T) {
 	t.Parallel()
 	w := newClockWorld(t)
 	w.startDefault()
-	ns := w.namespace("thousand")
-	w.many(ns, 1000)
+	ns := w.namespace("many")
+	w.many(ns, 300)
 	resources := 0
 	lists, err := w.Admin.Discovery().ServerPreferredNamespacedResources()
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 
@@ -52,17 +53,36 @@ func (p *pass) finished(ctx context.Context) error {
 }
 
 // outOfService deletes the terminating pods of nodes that will not come back.
+// The cache is not enough: on a node that has come back they still run, and
+// their successors would run beside them.
 func (p *pass) outOfService(ctx context.Context) error {
 	pods, err := candidatesOf(p.pods, boundPods)
 	if err != nil {
 		return err
 	}
-	pods = slices.DeleteFunc(pods, func(pod *v1.Pod) bool {
+	byNode := map[string][]*v1.Pod{}
+	for _, pod := range pods {
 		// A node that is not there is the matter of orphaned.
-		node, err := p.nodes.Get(pod.Spec.NodeName)
-		return err != nil || !outOfService(node)
+		if node, err := p.nodes.Get(pod.Spec.NodeName); err == nil && outOfService(node) && !settled(pod) {
+			byNode[node.Name] = append(byNode[node.Name], pod)
+		}
+	}
+	var mu sync.Mutex
+	var doomed []*v1.Pod
+	err = each(ctx, slices.Collect(maps.Keys(byNode)), func(ctx context.Context, name string) error {
+		node, err := p.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+		if absent.Object(err) || err == nil && !outOfService(node) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("get node %s: %w", name, err)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		doomed = append(doomed, byNode[name]...)
+		return nil
 	})
-	return p.delete(ctx, outOfServiceNode, pods)
+	return errors.Join(err, p.delete(ctx, outOfServiceNode, doomed))
 }
 
 // orphaned deletes the pods of nodes that have been missing long enough, and

@@ -118,6 +118,39 @@ func TestACacheThatLacksNodesDeletesNothing(t *testing.T) {
 	w.untouched(pod)
 }
 
+// The pods of a node that is back still run until its kubelet has ended them.
+func TestACacheThatShowsANodeOutOfServiceDeletesNothing(t *testing.T) {
+	t.Parallel()
+	w := start(t, 0)
+	w.node("n", v1.ConditionFalse)
+	w.taint("n", v1.TaintEffectNoExecute)
+	w.pod("p", w.on("n"), in(v1.PodRunning))
+	w.pass()
+	w.deletePod("p", 300)
+	pod := w.get("p")
+	w.controller.CatchUp()
+	release := w.Proxy.HoldWatches(nodes.GroupResource())
+	defer release()
+	node, err := w.Admin.CoreV1().Nodes().Get(t.Context(), w.nodeName("n"), metav1.GetOptions{})
+	if err == nil {
+		node.Status.Conditions = []v1.NodeCondition{{Type: v1.NodeReady, Status: v1.ConditionTrue}}
+		_, err = w.Admin.CoreV1().Nodes().UpdateStatus(t.Context(), node, metav1.UpdateOptions{})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Proxy.Forget()
+	w.nextPass()
+	gets := w.Proxy.Requests(func(r apiproxy.Request) bool { return r.Verb == "get" && r.Resource == nodes.GroupResource() })
+	if len(gets) != 1 {
+		t.Errorf("the node was looked up %d times, want once", len(gets))
+	}
+	w.untouched(pod)
+	release()
+	w.pass()
+	w.untouched(pod)
+}
+
 func TestAPodThatQualifiesTwiceIsDeletedOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -434,9 +434,12 @@ func TestReviewsOfARefusedRequestAreRare(t *testing.T) {
 			request := w.create(w.user("boot-"), "system:node:n2")
 			clock.SetTime(w.get(request).CreationTimestamp.Add(test.ahead))
 			begin := clock.Now()
-			w.Start(Descriptor(), nil)
-			harness.Eventually(t, within, "several reviews", func(context.Context) error {
-				clock.Step(time.Second)
+			controller := w.Start(Descriptor(), nil)
+			harness.Eventually(t, 3*within, "several reviews", func(context.Context) error {
+				// A slow machine must not make a review take minutes by this clock.
+				if work := controller.Work(); work.Busy == 0 && work.Depth == 0 {
+					clock.Step(time.Second)
+				}
 				reviews := w.reviews()
 				since := clock.Since(begin)
 				if most := test.most(since.Seconds()); float64(reviews) > most {

@@ -134,7 +134,7 @@ func TestNothingIsLeftAfterRun(t *testing.T) {
 
 // The debounce is waited for once, though a swap leads to directories that were not watched before.
 func TestChangeIsReportedSoonAfterDebounce(t *testing.T) {
-	const debounce, soon = 400 * time.Millisecond, 250 * time.Millisecond
+	const debounce, soon = 1500 * time.Millisecond, 1200 * time.Millisecond
 	c := &configMap{dir: t.TempDir()}
 	c.update(t, map[string]string{"config.yaml": "0"})
 	f := follow(t, Options{Paths: []string{c.path()}, Debounce: debounce})

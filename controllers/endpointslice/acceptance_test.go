@@ -202,9 +202,12 @@ func TestAcceptance06_SlicesAreFilledUp(t *testing.T) {
 		c.MakePod(fmt.Sprint("more", i), "web", ips(pods+i))
 	}
 	c.await("web", "the endpoints that are left", total(200, 3, 100))
-	if got := c.metric("endpoint_slice_controller_endpoints_desired", nil); got != 200 {
-		t.Errorf("%v endpoints desired", got)
-	}
+	harness.Eventually(t, fixture.Soon, "the metric", func(context.Context) error {
+		if got := c.metric("endpoint_slice_controller_endpoints_desired", nil); got != 200 {
+			return fmt.Errorf("%v endpoints desired", got)
+		}
+		return nil
+	})
 }
 
 func TestAcceptance07_MaxEndpointsPerSlice(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/wheelhouse-project/wheelhouse/controllers/internal/absent"
+	"github.com/wheelhouse-project/wheelhouse/controllers/internal/notfound"
 )
 
 const (
@@ -118,7 +118,7 @@ func (c *namespaceController) emptyEarly(ctx context.Context, n *corev1.Namespac
 // listed. A 404 without a status is no such answer as long as discovery shows
 // the resource: its server may be starting, and what it keeps would be left behind.
 func (r resource) notServed(err error) bool {
-	return absent.Object(err) || r.vanished && apierrors.IsNotFound(err)
+	return notfound.ByAPIServer(err) || r.vanished && apierrors.IsNotFound(err)
 }
 
 // unsupported tells that the resource has no such verb, or is not there any more.

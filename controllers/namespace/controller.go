@@ -25,7 +25,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 
-	"github.com/wheelhouse-project/wheelhouse/controllers/internal/absent"
+	"github.com/wheelhouse-project/wheelhouse/controllers/internal/notfound"
 	"github.com/wheelhouse-project/wheelhouse/runtime/controller"
 	"github.com/wheelhouse-project/wheelhouse/runtime/discovery"
 	"github.com/wheelhouse-project/wheelhouse/runtime/work"
@@ -132,7 +132,7 @@ func (c *namespaceController) reconcile(ctx context.Context, name string) (work.
 
 	// The cache may be behind, and the name belong to another namespace by now.
 	live, err := c.client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
-	if absent.Object(err) || err == nil && (live.UID != cached.UID || !unfinished(live)) {
+	if notfound.ByAPIServer(err) || err == nil && (live.UID != cached.UID || !unfinished(live)) {
 		return work.Result{}, nil
 	}
 	if err != nil {

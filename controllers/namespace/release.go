@@ -10,7 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/wheelhouse-project/wheelhouse/controllers/internal/absent"
+	"github.com/wheelhouse-project/wheelhouse/controllers/internal/notfound"
 )
 
 // writeAttempts with ever newer versions of a namespace that others change all the time.
@@ -81,14 +81,14 @@ func (c *namespaceController) write(
 		switch {
 		case err == nil:
 			return written, nil
-		case absent.Object(err):
+		case notfound.ByAPIServer(err):
 			return nil, nil
 		case !apierrors.IsConflict(err) || attempt == writeAttempts:
 			return nil, err
 		}
 		n, err = c.client.CoreV1().Namespaces().Get(ctx, n.Name, metav1.GetOptions{})
 		switch {
-		case absent.Object(err):
+		case notfound.ByAPIServer(err):
 			return nil, nil
 		case err != nil:
 			return nil, err

@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/wheelhouse-project/wheelhouse/controllers/internal/absent"
+	"github.com/wheelhouse-project/wheelhouse/controllers/internal/notfound"
 	"github.com/wheelhouse-project/wheelhouse/controllers/internal/ownerindex"
 	"github.com/wheelhouse-project/wheelhouse/runtime/work"
 )
@@ -71,7 +71,7 @@ func (p *pass) outOfService(ctx context.Context) error {
 	var doomed []*v1.Pod
 	err = each(ctx, slices.Collect(maps.Keys(byNode)), func(ctx context.Context, name string) error {
 		node, err := p.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
-		if absent.Object(err) || err == nil && !outOfService(node) {
+		if notfound.ByAPIServer(err) || err == nil && !outOfService(node) {
 			return nil
 		}
 		if err != nil {
@@ -98,7 +98,7 @@ func (p *pass) orphaned(ctx context.Context) error {
 		case err == nil:
 			p.quarantine.end(node) // the cache does not know yet
 			return nil
-		case !absent.Object(err):
+		case !notfound.ByAPIServer(err):
 			return fmt.Errorf("get node %s: %w", node, err)
 		}
 		bound, err := ownerindex.OnNode(p.pods, node)

@@ -26,11 +26,17 @@ import (
 	"github.com/wheelhouse-project/wheelhouse/test/daemon"
 )
 
+// focus are the tests of what controllers do.
+const focus = `(\[sig-apps\]|` +
+	`\[sig-api-machinery\] (Garbage collector|Namespaces|OrderedNamespaceDeletion|ResourceQuota)|` +
+	`\[sig-auth\] (Certificates API|ServiceAccounts)|` +
+	`\[sig-network\] (Endpoint|Service endpoints|ServiceCIDR)).*\[Conformance\]`
+
 func main() {
 	var o options
 	flag.StringVar(&o.binary, "binary", "bin/controller-manager", "the controller-manager, which make build builds")
 	flag.StringVar(&o.dir, "dir", ".run/conformance", "directory of logs and reports")
-	flag.StringVar(&o.focus, "focus", `\[sig-apps\].*\[Conformance\]`, "regular expression of the names of the tests")
+	flag.StringVar(&o.focus, "focus", focus, "regular expression of the names of the tests")
 	flag.BoolVar(&o.peer, "peer", false, "run kube-controller-manager instead of Wheelhouse")
 	flag.IntVar(&o.nodes, "nodes", 4, "number of simulated nodes")
 	flag.IntVar(&o.procs, "procs", 8, "tests at the same time")

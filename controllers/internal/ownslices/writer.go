@@ -9,6 +9,7 @@ import (
 	discoveryclient "k8s.io/client-go/kubernetes/typed/discovery/v1"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/wheelhouse-project/wheelhouse/controllers/internal/notfound"
 	"github.com/wheelhouse-project/wheelhouse/controllers/internal/unsettled"
 )
 
@@ -60,7 +61,7 @@ func (w *Writer) Delete(ctx context.Context, service cache.ObjectName, slice *di
 	case err == nil:
 		w.Count(Delete)
 		return nil
-	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
+	case notfound.ByAPIServer(err), apierrors.IsConflict(err):
 		return nil // a conflict means that another slice has the name now
 	}
 	w.Tracker.Lost(service, slice.UID)

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/endpointslice/util"
 
@@ -100,8 +101,11 @@ func names(services cache.Indexer, pod *v1.Pod) ([]cache.ObjectName, error) {
 	return found, nil
 }
 
-// endpoint is what endpoints say of a pod, but for what never changes.
+// endpoint is what endpoints say of a pod, but for what never changes. A pod of
+// the same name is another one: after an interrupted watch its creation may come
+// as an update.
 type endpoint struct {
+	uid                        types.UID
 	exists, ready, terminating bool
 	hostname, subdomain, node  string
 	addresses                  []v1.PodIP
@@ -112,6 +116,7 @@ func endpointOf(pod *v1.Pod) endpoint {
 		return endpoint{}
 	}
 	return endpoint{
+		uid:         pod.UID,
 		exists:      true,
 		ready:       util.IsPodReady(pod),
 		terminating: pod.DeletionTimestamp != nil,
@@ -123,6 +128,6 @@ func endpointOf(pod *v1.Pod) endpoint {
 }
 
 func (e endpoint) equal(o endpoint) bool {
-	return e.exists == o.exists && e.ready == o.ready && e.terminating == o.terminating &&
+	return e.uid == o.uid && e.exists == o.exists && e.ready == o.ready && e.terminating == o.terminating &&
 		e.hostname == o.hostname && e.subdomain == o.subdomain && e.node == o.node && slices.Equal(e.addresses, o.addresses)
 }

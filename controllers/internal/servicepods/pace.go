@@ -11,14 +11,14 @@ import (
 const (
 	// restFactor is how much longer than a reconcile the rest after it is.
 	restFactor = 2
-	// restMax bounds it: nobody notices a pod that is late by this.
-	restMax = 500 * time.Millisecond
+	// restMax bounds how long a change of a pod may wait, whatever a reconcile
+	// took: nobody notices a pod that is late by this.
+	restMax = 100 * time.Millisecond
 )
 
 // Pace lets a Service whose pods change all the time rest after each reconcile,
-// for twice the time that it took. What changes meanwhile is then written at
-// once, instead of one by one. A small Service does not notice, and one of
-// thousands of pods leaves the workers to others.
+// for twice the time that it took, but at most 100 ms. What changes meanwhile is
+// then written at once, instead of one by one.
 //
 // Its methods may be called concurrently.
 type Pace struct {
@@ -44,9 +44,10 @@ func (p *Pace) Begin(service cache.ObjectName) (end func()) {
 	began := p.clock.Now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	// What changes during the reconcile waits as well.
+	// What changes during the reconcile waits as well. How long this one takes is
+	// not known: the last one may have waited for the API server.
 	took := p.services[service].took
-	p.services[service] = rest{took, began.Add(took + min(restFactor*took, restMax))}
+	p.services[service] = rest{took, began.Add(min(took+restFactor*took, restMax))}
 	return func() {
 		now := p.clock.Now()
 		took := now.Sub(began)

@@ -67,6 +67,7 @@ func finished(p *v1.Pod)  { p.Status.Phase = v1.PodSucceeded }
 func noAddress(p *v1.Pod) { p.Status.PodIP, p.Status.PodIPs = "", nil }
 func moved(p *v1.Pod)     { p.Status.PodIPs = []v1.PodIP{{IP: "10.0.0.2"}} }
 func named(p *v1.Pod)     { p.Spec.Hostname = "h" }
+func another(p *v1.Pod)   { p.UID = "another" }
 func annotated(p *v1.Pod) { p.Annotations = map[string]string{"a": "b"} }
 
 func TestAffected(t *testing.T) {
@@ -107,6 +108,7 @@ func TestAffected(t *testing.T) {
 		{"finished long since", pod("1", finished), pod("2", finished, notReady), nil},
 		{"an address", pod("1", noAddress), pod("2"), []string{"app", "both"}},
 		{"another address", pod("1"), pod("2", moved), []string{"app", "both"}},
+		{"another pod of the name", pod("1"), pod("2", another), []string{"app", "both"}},
 		{"another host name", pod("1"), pod("2", named), []string{"app", "both"}},
 		{"no address before and after", pod("1", noAddress), pod("2", noAddress, notReady), nil},
 		{"a label less", pod("1"), pod("2", label("tier", "")), []string{"both"}},

@@ -249,6 +249,81 @@ func TestEndpointsOfAServiceThatIsNotSeenYetStay(t *testing.T) {
 	}
 }
 
+// A Service that was made again at once keeps the Endpoints that somebody made
+// for it, although the cache shows only that the first one is gone.
+func TestEndpointsOfAServiceThatIsMadeAgainStay(t *testing.T) {
+	t.Parallel()
+	c := start(t)
+	c.MakeService("web", func(s *v1.Service) { s.Spec.Selector = nil })
+	c.make("web", nil)
+	c.MakeService("other")
+	c.await("other", "Endpoints", has())
+	c.Idle(c.controller)
+	deletes := func(r apiproxy.Request) bool { return r.Verb == "delete" && r.Resource == fixture.Endpoints }
+	stop := c.Proxy.Answer(deletes, http.StatusServiceUnavailable, 0)
+	c.DeleteService("web")
+	harness.Eventually(t, fixture.Soon, "an attempt", func(context.Context) error {
+		if len(c.Proxy.Requests(deletes)) == 0 {
+			return errors.New("none so far")
+		}
+		return nil
+	})
+	release := c.Proxy.HoldWatches(schema.GroupResource{Resource: "services"})
+	c.MakeService("web", func(s *v1.Service) { s.Spec.Selector = nil })
+	c.remove("web")
+	made := c.make("web", nil)
+	stop()
+	c.Idle(c.controller)
+	release()
+	c.NoWrites(fixture.Endpoints, "the Endpoints")
+	if after, err := c.get(t.Context(), "web"); err != nil || after.UID != made.UID {
+		t.Errorf("%v, %v", after, err)
+	}
+}
+
+// A 404 of something before the API server says nothing about a Service.
+func TestOnlyTheAPIServerKnowsThatAServiceIsGone(t *testing.T) {
+	t.Parallel()
+	c := start(t)
+	c.make("stray", nil)
+	c.controller.Stop()
+	gets := func(r apiproxy.Request) bool {
+		return r.Verb == "get" && r.Resource.Resource == "services" && r.Name == "stray"
+	}
+	stop := c.Proxy.Answer(gets, http.StatusNotFound, 0)
+	c.controller.Restart()
+	harness.Eventually(t, fixture.Soon, "a second question", func(context.Context) error {
+		if len(c.Proxy.Requests(gets)) < 2 {
+			return errors.New("not so far")
+		}
+		return nil
+	})
+	if _, err := c.get(t.Context(), "stray"); err != nil {
+		t.Error(err)
+	}
+	stop()
+	c.awaitGone("stray")
+}
+
+// Nor about Endpoints that are to be deleted.
+func TestOnlyTheAPIServerKnowsThatEndpointsAreGone(t *testing.T) {
+	t.Parallel()
+	c := start(t)
+	c.MakeService("web")
+	c.await("web", "Endpoints", has())
+	deletes := func(r apiproxy.Request) bool { return r.Verb == "delete" && r.Resource == fixture.Endpoints }
+	stop := c.Proxy.Answer(deletes, http.StatusNotFound, 0)
+	c.DeleteService("web")
+	harness.Eventually(t, fixture.Soon, "an attempt", func(context.Context) error {
+		if len(c.Proxy.Requests(deletes)) == 0 {
+			return errors.New("none so far")
+		}
+		return nil
+	})
+	stop()
+	c.awaitGone("web")
+}
+
 func TestAcceptance13_HandMadeEndpointsAreLeftAlone(t *testing.T) {
 	t.Parallel()
 	c := start(t)

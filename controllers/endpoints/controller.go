@@ -7,7 +7,6 @@ package endpoints
 import (
 	"fmt"
 	"log/slog"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -64,10 +63,8 @@ type endpointsController struct {
 	triggers  *util.TriggerTimeTracker
 	unsure    *unsettled.Keys
 	pace      *servicepods.Pace
-	// leftover are the Endpoints of the initial list that were not looked at yet.
-	leftover sync.Map
-	batch    atomic.Int64
-	queue    *work.Queue[work.ObjectName]
+	batch     atomic.Int64
+	queue     *work.Queue[work.ObjectName]
 }
 
 // New makes the controller.

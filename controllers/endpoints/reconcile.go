@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/conversion"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/wheelhouse-project/wheelhouse/controllers/internal/notfound"
 	"github.com/wheelhouse-project/wheelhouse/controllers/internal/podcontrol"
 	"github.com/wheelhouse-project/wheelhouse/controllers/internal/servicepods"
 	"github.com/wheelhouse-project/wheelhouse/controllers/internal/subsets"
@@ -46,16 +47,10 @@ func (c *endpointsController) sync(ctx context.Context, key work.ObjectName) err
 	}
 	// 1. Nothing but the name ties Endpoints to their Service, so that the garbage
 	// collector does not know about them.
-	_, leftover := c.leftover.LoadAndDelete(key)
 	if service == nil {
-		if leftover {
-			if exists, err := c.serviceExists(ctx, key); exists || err != nil {
-				return err
-			}
-		}
 		c.triggers.DeleteService(key.Namespace, key.Name)
 		c.pace.Forget(key)
-		return c.remove(ctx, current)
+		return c.remove(ctx, key, current)
 	}
 	if !servicepods.Selects(service) {
 		return nil
@@ -86,18 +81,16 @@ func (c *endpointsController) sync(ctx context.Context, key work.ObjectName) err
 	return c.update(ctx, key, changed)
 }
 
-// serviceExists asks the API server for the Service of Endpoints that were there
-// before: the caches need not be equally fresh, and that the one of Services
-// lacks it proves nothing. Its event brings it back.
+// serviceExists asks the API server for a Service: the caches need not be equally
+// fresh, and that the one of Services lacks it proves nothing.
 func (c *endpointsController) serviceExists(ctx context.Context, key work.ObjectName) (bool, error) {
 	_, err := c.client.CoreV1().Services(key.Namespace).Get(ctx, key.Name, metav1.GetOptions{})
 	switch {
 	case err == nil:
 		return true, nil
-	case apierrors.IsNotFound(err):
+	case notfound.ByAPIServer(err):
 		return false, nil
 	default:
-		c.leftover.Store(key, true)
 		return false, fmt.Errorf("get the service: %w", err)
 	}
 }
@@ -155,15 +148,20 @@ func (c *endpointsController) update(ctx context.Context, key work.ObjectName, e
 	return fmt.Errorf("update the Endpoints: %w", err)
 }
 
-// remove the very Endpoints that the cache shows, if any.
-func (c *endpointsController) remove(ctx context.Context, endpoints *v1.Endpoints) error {
+// remove the very Endpoints that the cache shows, if any, unless they have a
+// Service after all, whose event is still to come: somebody may have made it anew,
+// with Endpoints by hand.
+func (c *endpointsController) remove(ctx context.Context, key work.ObjectName, endpoints *v1.Endpoints) error {
 	if endpoints == nil {
 		return nil
+	}
+	if exists, err := c.serviceExists(ctx, key); exists || err != nil {
+		return err
 	}
 	err := c.client.CoreV1().Endpoints(endpoints.Namespace).Delete(ctx, endpoints.Name, metav1.DeleteOptions{
 		Preconditions: metav1.NewUIDPreconditions(string(endpoints.UID)),
 	})
-	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+	if err != nil && !notfound.ByAPIServer(err) && !apierrors.IsConflict(err) {
 		return fmt.Errorf("delete the Endpoints: %w", err)
 	}
 	return nil

@@ -47,9 +47,7 @@ func (c *endpointsController) endpointsHandler() cache.ResourceEventHandler {
 				return
 			}
 			if _, isLock := endpoints.Annotations[resourcelock.LeaderElectionRecordAnnotationKey]; !isLock {
-				name := cache.MetaObjectToName(endpoints)
-				c.leftover.Store(name, true)
-				c.queue.AddInitial(name)
+				c.queue.AddInitial(cache.MetaObjectToName(endpoints))
 			}
 		},
 		DeleteFunc: func(obj any) {

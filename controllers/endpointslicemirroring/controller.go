@@ -4,6 +4,7 @@
 package endpointslicemirroring
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"sync/atomic"
@@ -71,6 +72,10 @@ type mirrorController struct {
 	writer    *ownslices.Writer
 	tracker   *ownslices.Tracker
 	unsure    *unsettled.Keys
+	// catchUp lets the caches hold what the API server held at a time, which is
+	// asked for once; began is when the controller was made.
+	catchUp func(ctx context.Context, since time.Time) error
+	began   time.Time
 
 	maxPerSubset atomic.Int64
 	batch        atomic.Int64
@@ -108,6 +113,8 @@ func New(env controller.Env, section *schema.EndpointSliceMirroringController) (
 		metrics:   metrics,
 		tracker:   ownslices.NewTracker(),
 		unsure:    unsettled.New(env.Informers.CatchUp, env.Clock),
+		catchUp:   env.Informers.CatchUp,
+		began:     env.Clock.Now(),
 	}
 	c.writer = &ownslices.Writer{Client: env.Client.DiscoveryV1(), Tracker: c.tracker, Unsure: c.unsure, Count: metrics.changed}
 	c.apply(section)

@@ -39,11 +39,15 @@ func (c *mirrorController) sync(ctx context.Context, key work.ObjectName) error 
 			c.sliceChanged(key)
 		}
 	}()
-	endpoints, err := c.toMirror(key)
-	if err != nil {
-		return err
+	endpoints, existing, err := c.lookUp(key)
+	if err == nil && endpoints == nil && len(existing) > 0 {
+		// At a start the caches need not be equally fresh: that others lack what
+		// slices mirror proves nothing yet.
+		if err := c.catchUp(ctx, c.began); err != nil {
+			return fmt.Errorf("catch up before EndpointSlices are removed: %w", err)
+		}
+		endpoints, existing, err = c.lookUp(key)
 	}
-	existing, err := c.slicesOf(key)
 	if err != nil {
 		return err
 	}
@@ -69,6 +73,16 @@ func (c *mirrorController) sync(ctx context.Context, key work.ObjectName) error 
 	}
 	c.metrics.setTotal(key, w)
 	return nil
+}
+
+// lookUp what is to be mirrored, nil when nothing is, and the slices that there are.
+func (c *mirrorController) lookUp(key work.ObjectName) (*v1.Endpoints, []*discovery.EndpointSlice, error) {
+	endpoints, err := c.toMirror(key)
+	if err != nil {
+		return nil, nil, err
+	}
+	existing, err := c.slicesOf(key)
+	return endpoints, existing, err
 }
 
 // toMirror returns the Endpoints, or nil when nothing is to be mirrored: they

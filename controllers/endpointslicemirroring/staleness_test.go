@@ -11,6 +11,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	discovery "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/wheelhouse-project/wheelhouse/test/apiproxy"
 	"github.com/wheelhouse-project/wheelhouse/test/harness"
@@ -55,6 +57,36 @@ func TestStaleCacheIsNotActedUpon(t *testing.T) {
 				t.Errorf("%d slices were created", creates)
 			}
 		})
+	}
+}
+
+// At a start no mirror is removed because the cache of Services is behind that of slices.
+func TestAMirrorOfAServiceThatIsNotSeenYetStays(t *testing.T) {
+	t.Parallel()
+	c := start(t)
+	c.handMade("early")
+	c.makeEndpoints("early", subset([]string{"10.0.0.1"}, nil, 80))
+	early := c.await("early", "the mirror", lists("80: [10.0.0.1]R"))[0]
+	c.controller.Stop() // the caches live on for a while
+	release := c.Proxy.HoldWatches(schema.GroupResource{Resource: "services"})
+	c.handMade("late")
+	endpoints := c.makeEndpoints("late", subset([]string{"10.0.0.1"}, nil, 80))
+	late := early.DeepCopy()
+	late.ObjectMeta = metav1.ObjectMeta{
+		Name: "late-1", Labels: map[string]string{discovery.LabelServiceName: "late", discovery.LabelManagedBy: manager},
+		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(endpoints, v1.SchemeGroupVersion.WithKind("Endpoints"))},
+	}
+	late, err := c.Admin.DiscoveryV1().EndpointSlices(c.Namespace).Create(t.Context(), late, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.controller.Restart()
+	c.NoWrites(fixture.Slices, "the mirror")
+	release()
+	c.Idle(c.controller)
+	c.NoWrites(fixture.Slices, "the mirror")
+	if after := c.await("late", "the mirror", lists("80: [10.0.0.1]R"))[0]; after.UID != late.UID {
+		t.Errorf("slice %s was replaced by %s", late.Name, after.Name)
 	}
 }
 

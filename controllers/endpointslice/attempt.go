@@ -75,6 +75,10 @@ func (s slicesOf) Create(_ context.Context, slice *discovery.EndpointSlice, _ me
 
 // Update implements discoveryclient.EndpointSliceInterface.
 func (s slicesOf) Update(_ context.Context, slice *discovery.EndpointSlice, _ metav1.UpdateOptions) (*discovery.EndpointSlice, error) {
+	if before := s.before[slice.Name]; before != nil && slice.ResourceVersion == "" {
+		// One that is used for something else. Somebody may have taken it meanwhile.
+		slice.ResourceVersion = before.ResourceVersion
+	}
 	updated, err := s.controller.writer.Update(s.ctx, s.key, slice)
 	return s.wrote(updated, err)
 }

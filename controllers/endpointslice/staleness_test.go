@@ -13,6 +13,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	discovery "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/wheelhouse-project/wheelhouse/schema"
 	"github.com/wheelhouse-project/wheelhouse/test/apiproxy"
@@ -182,6 +183,32 @@ func TestOvertakenWritesAreNotTold(t *testing.T) {
 	c.await("web", "the change", lists("[10.1.0.1]"))
 	if all, err := c.Events(t.Context(), "web", "FailedToUpdateEndpointSlices"); err != nil || len(all) > 0 {
 		t.Errorf("events %v, %v", all, err)
+	}
+}
+
+// A slice that somebody takes is not used for other ports, though the cache shows
+// it as it was.
+func TestASliceThatIsTakenMeanwhileIsNotReused(t *testing.T) {
+	t.Parallel()
+	c := start(t)
+	c.MakePod("p1", "web", []string{"10.1.0.1"})
+	c.MakeService("web")
+	slice := c.await("web", "the slice", lists("[10.1.0.1]RS"))[0]
+	c.Idle(c.controller)
+	release := c.Proxy.HoldWatches(fixture.Slices)
+	c.PatchSlice(slice.Name, `{"metadata":{"labels":{"endpointslice.kubernetes.io/managed-by":"me"}}}`)
+	c.ChangeService("web", func(s *v1.Service) { s.Spec.Ports[0].TargetPort = intstr.FromInt32(9999) })
+	harness.Eventually(t, fixture.Soon, "an attempt", func(context.Context) error {
+		if c.writes("update") == 0 {
+			return errors.New("none so far")
+		}
+		return nil
+	})
+	release()
+	c.await("web", "a new slice", lists("[10.1.0.1]RS"))
+	taken, err := c.Admin.DiscoveryV1().EndpointSlices(c.Namespace).Get(t.Context(), slice.Name, metav1.GetOptions{})
+	if err != nil || taken.Labels[discovery.LabelManagedBy] != "me" || *taken.Ports[0].Port != *slice.Ports[0].Port {
+		t.Errorf("the slice of somebody else is %+v, %v", taken, err)
 	}
 }
 

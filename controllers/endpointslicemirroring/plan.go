@@ -74,9 +74,9 @@ func (p *plan) reuse() {
 	p.creates = creates
 }
 
-// renamed lets slice replace old.
+// renamed lets slice replace old, as it was seen: somebody may have taken it meanwhile.
 func renamed(slice, old *discovery.EndpointSlice) *discovery.EndpointSlice {
-	slice.Name, slice.GenerateName = old.Name, ""
+	slice.Name, slice.GenerateName, slice.ResourceVersion = old.Name, "", old.ResourceVersion
 	return slice
 }
 

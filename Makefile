@@ -15,7 +15,7 @@ MODULES       := . test/tools test/controlplane/build/etcd test/controlplane/bui
 # tests at the same time in each: they wait more than they compute.
 TEST_BINARIES ?= 2
 TEST_PARALLEL ?= 8
-TEST_TIMEOUT  ?= 20m
+TEST_TIMEOUT  ?= 30m
 TEST_FLAGS    := -p $(TEST_BINARIES) -parallel $(TEST_PARALLEL) -timeout $(TEST_TIMEOUT)
 PACKAGES      ?= ./...
 

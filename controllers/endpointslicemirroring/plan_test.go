@@ -22,7 +22,7 @@ func mirrorsOf(endpoints *v1.Endpoints) []*discovery.EndpointSlice {
 		return strings.Compare(string(a.AddressType)+describe(a), string(b.AddressType)+describe(b))
 	})
 	for i, slice := range p.creates {
-		slice.Name = fmt.Sprint("m", i)
+		slice.Name, slice.ResourceVersion = fmt.Sprint("m", i), "7"
 	}
 	return p.creates
 }
@@ -85,8 +85,14 @@ func TestPlan(t *testing.T) {
 		}(), "=m0 80: [10.0.0.1]R"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			if got := planFor(test.to, wantedOf(test.to, 1000), test.existing).text(); got != test.want {
+			p := planFor(test.to, wantedOf(test.to, 1000), test.existing)
+			if got := p.text(); got != test.want {
 				t.Errorf("got %q, want %q", got, test.want)
+			}
+			for _, s := range p.updates {
+				if s.ResourceVersion != "7" { // somebody may have taken it since
+					t.Errorf("%s is overwritten whatever it is", s.Name)
+				}
 			}
 		})
 	}

@@ -68,7 +68,7 @@ func (s *state) account(end *outcome, busy map[int]bool) account {
 			}
 		case pod.Status.Phase == v1.PodSucceeded:
 			list = &uncounted.Succeeded
-		case !s.hasFailed(pod) && (end == nil || !end.failed):
+		case !s.hasFailed(pod) && (end == nil || !end.failed), s.killedBySuccess(pod):
 			// It was given up, which is no failure.
 		case s.matches[pod.UID].counts() && (!s.indexed || hasIndex):
 			list = &uncounted.Failed

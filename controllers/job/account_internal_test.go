@@ -30,6 +30,10 @@ func TestPodsAreCounted(t *testing.T) {
 		return func(j *batchv1.Job) { j.Spec.BackoffLimitPerIndex = ptr.To(limit) }
 	}
 	deletingJob := func(j *batchv1.Job) { j.DeletionTimestamp = ptr.To(metav1.NewTime(start)) }
+	succeeding := func(j *batchv1.Job) {
+		j.Status.Conditions = []batchv1.JobCondition{
+			newCondition(batchv1.JobSuccessCriteriaMet, v1.ConditionTrue, batchv1.JobReasonSuccessPolicy, "", start)}
+	}
 	patient := func(j *batchv1.Job) { j.Spec.PodReplacementPolicy = ptr.To(batchv1.Failed) }
 	runs, done, broken := v1.PodRunning, v1.PodSucceeded, v1.PodFailed
 	for _, test := range []struct {
@@ -53,6 +57,8 @@ func TestPodsAreCounted(t *testing.T) {
 		{"deleted, its end is waited for", changed(testJob(3, 3), patient), []*v1.Pod{testPod("a", runs, -1, deleting)}, nil, nil, "0 0 [] [] []"},
 		{"the Job fails", testJob(3, 3), []*v1.Pod{testPod("a", done, -1), testPod("b", runs, -1)}, failed, nil, "0 0 [a] [b] [a b]"},
 		{"the Job succeeds", testJob(3, 3), []*v1.Pod{testPod("a", done, -1), testPod("b", runs, -1)}, success, nil, "0 0 [a] [] [a b]"},
+		{"the Job has announced that it succeeds", changed(testJob(3, 3), succeeding),
+			[]*v1.Pod{testPod("a", runs, -1, deleting), testPod("b", broken, -1, deleting)}, success, nil, "0 0 [] [b] [a b]"},
 		{"the Job is deleted", changed(testJob(3, 3), deletingJob),
 			[]*v1.Pod{testPod("a", done, -1), testPod("b", runs, -1)}, nil, nil, "0 0 [a] [] [a b]"},
 		{"indexes", testIndexedJob(5, 5),

@@ -169,6 +169,12 @@ func (s *state) hasFailed(pod *v1.Pod) bool {
 		!s.waitsForTermination() && pod.DeletionTimestamp != nil && pod.Status.Phase != v1.PodSucceeded
 }
 
+// killedBySuccess tells whether pod goes because the success is announced.
+func (s *state) killedBySuccess(pod *v1.Pod) bool {
+	return pod.DeletionTimestamp != nil && pod.Status.Phase != v1.PodFailed &&
+		trueCondition(&s.job.Status, batchv1.JobSuccessCriteriaMet) != nil
+}
+
 // waitsForTermination tells whether a pod is replaced only when it has ended.
 func (s *state) waitsForTermination() bool {
 	return ptr.Deref(s.job.Spec.PodReplacementPolicy, batchv1.TerminatingOrFailed) == batchv1.Failed

@@ -76,7 +76,7 @@ format: ## Format all Go files
 
 .PHONY: screenshot
 screenshot: ## Take the pictures of the status page for the docs (needs chromium)
-	SCREENSHOTS=$(CURDIR)/docs $(GO) test -count=1 -tags screenshot -run TestScreenshot -v ./runtime/server
+	SCREENSHOTS=$(CURDIR)/docs/images $(GO) test -count=1 -tags screenshot -run TestScreenshot -v ./runtime/server
 
 .PHONY: clean
 clean: ## Remove what was built and the files of make run

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -33,7 +34,7 @@ func TestScreenshot(t *testing.T) {
 	if daemon := os.Getenv("DAEMON"); daemon != "" {
 		web.Config.Handler = proxyTo(t, daemon, os.Getenv("KUBECONFIG"))
 	} else {
-		s, err := New(Options{Sources: sample(), Version: "v0.1.0", Started: before(sampleUptime)})
+		s, err := New(Options{Sources: sample(), Version: "v0.1.0", Started: time.Now().Add(-3 * time.Hour)})
 		if err != nil {
 			t.Fatal(err)
 		}

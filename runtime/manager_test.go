@@ -33,7 +33,7 @@ import (
 
 // section is that of the controllers in this test.
 type section struct {
-	schema.Common `json:",inline"`
+	schema.ControllerSettings `json:",inline"`
 }
 
 // descriptor describes a controller with a queue of one key, which reconcile
@@ -41,7 +41,7 @@ type section struct {
 func descriptor(name string, reconcile work.Reconciler[string]) controller.Descriptor {
 	return controller.Descriptor{
 		Section: schema.SectionType{Name: name, New: func() schema.Section {
-			return &section{Common: schema.Common{Enabled: true, Workers: 1}}
+			return &section{ControllerSettings: schema.ControllerSettings{Enabled: true, Workers: 1}}
 		}},
 		New: func(env controller.Env, _ schema.Section) (*controller.Controller, error) {
 			queue := work.NewQueue(env.Work, work.Options[string]{Name: name, Reconcile: func(ctx context.Context, key string) (work.Result, error) {

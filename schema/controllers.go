@@ -18,15 +18,15 @@ type Controllers struct {
 }
 
 // Section is the configuration of one controller: a pointer to a struct that
-// embeds Common. Its fields have json tags and, for what their type does not
+// embeds ControllerSettings. Its fields have json tags and, for what their type does not
 // say, check tags; see SectionType.
 type Section interface {
 	// Base returns the fields that every section has.
-	Base() *Common
+	Base() *ControllerSettings
 }
 
-// Common is in every controller's section.
-type Common struct {
+// ControllerSettings is in every controller's section.
+type ControllerSettings struct {
 	// Enabled starts the controller. Default: true for most controllers.
 	Enabled bool `json:"enabled"`
 	// Workers is how many keys are reconciled at once, at least 1.
@@ -47,7 +47,7 @@ type ClientLimits struct {
 }
 
 // Base implements Section.
-func (c *Common) Base() *Common { return c }
+func (c *ControllerSettings) Base() *ControllerSettings { return c }
 
 // Validator is implemented by sections with rules that no single field can
 // express. Rules of single fields belong into check tags, from which the JSON

@@ -40,7 +40,7 @@ func TestConvertCommandLine(t *testing.T) {
 	t.Parallel()
 	s := schema.NewScheme()
 	type config = schema.ControllerManagerConfiguration
-	common := func(c *config, name string) *schema.Common { return c.Controllers.Sections[name].Base() }
+	common := func(c *config, name string) *schema.ControllerSettings { return c.Controllers.Sections[name].Base() }
 	nothing := func(*config) {}
 	tests := []struct {
 		name           string

@@ -9,7 +9,7 @@ import (
 // BootstrapSignerController configures bootstrap-signer-controller, which signs
 // the cluster-info ConfigMap with bootstrap tokens. Off by default.
 type BootstrapSignerController struct {
-	Common `json:",inline"`
+	ControllerSettings `json:",inline"`
 }
 
 // BootstrapSignerControllerSection describes BootstrapSignerController.
@@ -17,7 +17,7 @@ func BootstrapSignerControllerSection() SectionType {
 	return SectionType{
 		Name:    "bootstrap-signer-controller",
 		Aliases: []string{"bootstrapsigner"},
-		New:     func() Section { return &BootstrapSignerController{Common: off()} },
+		New:     func() Section { return &BootstrapSignerController{ControllerSettings: disabledByDefault()} },
 	}
 }
 
@@ -25,7 +25,7 @@ func BootstrapSignerControllerSection() SectionType {
 // certificatesigningrequest-approving-controller, which approves the client
 // certificates of kubelets.
 type CertificateSigningRequestApprovingController struct {
-	Common `json:",inline"`
+	ControllerSettings `json:",inline"`
 }
 
 // CertificateSigningRequestApprovingControllerSection describes CertificateSigningRequestApprovingController.
@@ -33,14 +33,16 @@ func CertificateSigningRequestApprovingControllerSection() SectionType {
 	return SectionType{
 		Name:    "certificatesigningrequest-approving-controller",
 		Aliases: []string{"csrapproving"},
-		New:     func() Section { return &CertificateSigningRequestApprovingController{Common: on(5)} },
+		New: func() Section {
+			return &CertificateSigningRequestApprovingController{ControllerSettings: enabledByDefault(5)}
+		},
 	}
 }
 
 // CertificateSigningRequestCleanerController configures
 // certificatesigningrequest-cleaner-controller, which deletes old requests.
 type CertificateSigningRequestCleanerController struct {
-	Common `json:",inline"`
+	ControllerSettings `json:",inline"`
 	// Interval between two passes. Default: 1h.
 	Interval metav1.Duration `json:"interval" check:"min=1s,max=8760h"`
 	// IssuedPeriod is how long an approved request with a certificate is kept. Default: 1h.
@@ -62,13 +64,13 @@ func CertificateSigningRequestCleanerControllerSection() SectionType {
 		Aliases: []string{"csrcleaner"},
 		New: func() Section {
 			return &CertificateSigningRequestCleanerController{
-				Common:         on(1),
-				Interval:       duration(time.Hour),
-				IssuedPeriod:   duration(time.Hour),
-				DeniedPeriod:   duration(time.Hour),
-				FailedPeriod:   duration(time.Hour),
-				PendingPeriod:  duration(24 * time.Hour),
-				ApprovedPeriod: duration(24 * time.Hour),
+				ControllerSettings: enabledByDefault(1),
+				Interval:           duration(time.Hour),
+				IssuedPeriod:       duration(time.Hour),
+				DeniedPeriod:       duration(time.Hour),
+				FailedPeriod:       duration(time.Hour),
+				PendingPeriod:      duration(24 * time.Hour),
+				ApprovedPeriod:     duration(24 * time.Hour),
 			}
 		},
 	}
@@ -79,7 +81,7 @@ func CertificateSigningRequestCleanerControllerSection() SectionType {
 // Workers is per signer. It has nothing to do unless a CA is given: either
 // CertFile and KeyFile for all four signers, or a pair each for some of them.
 type CertificateSigningRequestSigningController struct {
-	Common `json:",inline"`
+	ControllerSettings `json:",inline"`
 	// CertFile is the CA of all four signers. Default: empty.
 	CertFile string `json:"certFile" check:"format=path"`
 	// KeyFile is the key of that CA. Default: empty.
@@ -111,7 +113,7 @@ func CertificateSigningRequestSigningControllerSection() SectionType {
 		Name:    "certificatesigningrequest-signing-controller",
 		Aliases: []string{"csrsigning"},
 		New: func() Section {
-			return &CertificateSigningRequestSigningController{Common: on(5), Duration: duration(8760 * time.Hour)}
+			return &CertificateSigningRequestSigningController{ControllerSettings: enabledByDefault(5), Duration: duration(8760 * time.Hour)}
 		},
 	}
 }
@@ -119,7 +121,7 @@ func CertificateSigningRequestSigningControllerSection() SectionType {
 // ClusterRoleAggregationController configures clusterrole-aggregation-controller,
 // which fills the rules of aggregated ClusterRoles.
 type ClusterRoleAggregationController struct {
-	Common `json:",inline"`
+	ControllerSettings `json:",inline"`
 }
 
 // ClusterRoleAggregationControllerSection describes ClusterRoleAggregationController.
@@ -127,7 +129,7 @@ func ClusterRoleAggregationControllerSection() SectionType {
 	return SectionType{
 		Name:    "clusterrole-aggregation-controller",
 		Aliases: []string{"clusterrole-aggregation"},
-		New:     func() Section { return &ClusterRoleAggregationController{Common: on(5)} },
+		New:     func() Section { return &ClusterRoleAggregationController{ControllerSettings: enabledByDefault(5)} },
 	}
 }
 
@@ -135,7 +137,7 @@ func ClusterRoleAggregationControllerSection() SectionType {
 // kube-apiserver-serving-clustertrustbundle-publisher-controller, which publishes
 // the CA of the API server's serving certificate as a ClusterTrustBundle.
 type KubeAPIServerServingClusterTrustBundlePublisherController struct {
-	Common `json:",inline"`
+	ControllerSettings `json:",inline"`
 	// RootCAFile is the PEM bundle to publish. Default: empty, the CA that the
 	// process itself trusts for the API server.
 	RootCAFile string `json:"rootCAFile" check:"format=path"`
@@ -147,7 +149,7 @@ func KubeAPIServerServingClusterTrustBundlePublisherControllerSection() SectionT
 	return SectionType{
 		Name: "kube-apiserver-serving-clustertrustbundle-publisher-controller",
 		New: func() Section {
-			return &KubeAPIServerServingClusterTrustBundlePublisherController{Common: on(1)}
+			return &KubeAPIServerServingClusterTrustBundlePublisherController{ControllerSettings: enabledByDefault(1)}
 		},
 	}
 }
@@ -156,7 +158,7 @@ func KubeAPIServerServingClusterTrustBundlePublisherControllerSection() SectionT
 // legacy-serviceaccount-token-cleaner-controller, which marks and then deletes
 // unused token Secrets.
 type LegacyServiceAccountTokenCleanerController struct {
-	Common `json:",inline"`
+	ControllerSettings `json:",inline"`
 	// Interval between two passes. Default: 24h.
 	Interval metav1.Duration `json:"interval" check:"min=1s,max=8760h"`
 	// CleanUpPeriod is how long a token must be unused before it is marked, and
@@ -171,9 +173,9 @@ func LegacyServiceAccountTokenCleanerControllerSection() SectionType {
 		Aliases: []string{"legacy-service-account-token-cleaner"},
 		New: func() Section {
 			return &LegacyServiceAccountTokenCleanerController{
-				Common:        on(1),
-				Interval:      duration(24 * time.Hour),
-				CleanUpPeriod: duration(8760 * time.Hour),
+				ControllerSettings: enabledByDefault(1),
+				Interval:           duration(24 * time.Hour),
+				CleanUpPeriod:      duration(8760 * time.Hour),
 			}
 		},
 	}
@@ -182,7 +184,7 @@ func LegacyServiceAccountTokenCleanerControllerSection() SectionType {
 // PodCertificateRequestCleanerController configures
 // podcertificaterequest-cleaner-controller, which deletes old requests.
 type PodCertificateRequestCleanerController struct {
-	Common `json:",inline"`
+	ControllerSettings `json:",inline"`
 	// Interval between two passes. Default: 5m.
 	Interval metav1.Duration `json:"interval" check:"min=1s,max=8760h"`
 	// Threshold is the age at which a request is deleted. Default: 15m.
@@ -195,9 +197,9 @@ func PodCertificateRequestCleanerControllerSection() SectionType {
 		Name: "podcertificaterequest-cleaner-controller",
 		New: func() Section {
 			return &PodCertificateRequestCleanerController{
-				Common:    on(1),
-				Interval:  duration(5 * time.Minute),
-				Threshold: duration(15 * time.Minute),
+				ControllerSettings: enabledByDefault(1),
+				Interval:           duration(5 * time.Minute),
+				Threshold:          duration(15 * time.Minute),
 			}
 		},
 	}
@@ -207,7 +209,7 @@ func PodCertificateRequestCleanerControllerSection() SectionType {
 // root-ca-certificate-publisher-controller, which publishes the ConfigMap
 // kube-root-ca.crt in every namespace.
 type RootCACertificatePublisherController struct {
-	Common `json:",inline"`
+	ControllerSettings `json:",inline"`
 	// RootCAFile is the PEM bundle to publish. Default: empty, the CA that the
 	// process itself trusts for the API server.
 	RootCAFile string `json:"rootCAFile" check:"format=path"`
@@ -218,14 +220,14 @@ func RootCACertificatePublisherControllerSection() SectionType {
 	return SectionType{
 		Name:    "root-ca-certificate-publisher-controller",
 		Aliases: []string{"root-ca-cert-publisher"},
-		New:     func() Section { return &RootCACertificatePublisherController{Common: on(1)} },
+		New:     func() Section { return &RootCACertificatePublisherController{ControllerSettings: enabledByDefault(1)} },
 	}
 }
 
 // ServiceAccountController configures serviceaccount-controller, which keeps the
 // service account named default in every namespace.
 type ServiceAccountController struct {
-	Common `json:",inline"`
+	ControllerSettings `json:",inline"`
 }
 
 // ServiceAccountControllerSection describes ServiceAccountController.
@@ -233,7 +235,7 @@ func ServiceAccountControllerSection() SectionType {
 	return SectionType{
 		Name:    "serviceaccount-controller",
 		Aliases: []string{"serviceaccount"},
-		New:     func() Section { return &ServiceAccountController{Common: on(1)} },
+		New:     func() Section { return &ServiceAccountController{ControllerSettings: enabledByDefault(1)} },
 	}
 }
 
@@ -241,7 +243,7 @@ func ServiceAccountControllerSection() SectionType {
 // fills and removes the token Secrets of service accounts. Workers is per queue,
 // of which there are two. It has nothing to do unless KeyFile is set.
 type ServiceAccountTokenController struct {
-	Common `json:",inline"`
+	ControllerSettings `json:",inline"`
 	// KeyFile holds the RSA or ECDSA private key that signs the tokens, in PEM.
 	// Default: empty, the controller is then not available.
 	KeyFile string `json:"keyFile" check:"format=path"`
@@ -255,14 +257,14 @@ func ServiceAccountTokenControllerSection() SectionType {
 	return SectionType{
 		Name:    "serviceaccount-token-controller",
 		Aliases: []string{"serviceaccount-token"},
-		New:     func() Section { return &ServiceAccountTokenController{Common: on(5)} },
+		New:     func() Section { return &ServiceAccountTokenController{ControllerSettings: enabledByDefault(5)} },
 	}
 }
 
 // TokenCleanerController configures token-cleaner-controller, which deletes
 // expired bootstrap tokens. Off by default.
 type TokenCleanerController struct {
-	Common `json:",inline"`
+	ControllerSettings `json:",inline"`
 }
 
 // TokenCleanerControllerSection describes TokenCleanerController.
@@ -270,6 +272,6 @@ func TokenCleanerControllerSection() SectionType {
 	return SectionType{
 		Name:    "token-cleaner-controller",
 		Aliases: []string{"tokencleaner"},
-		New:     func() Section { return &TokenCleanerController{Common: off()} },
+		New:     func() Section { return &TokenCleanerController{ControllerSettings: disabledByDefault()} },
 	}
 }

@@ -397,7 +397,7 @@ func TestSectionsStandBesideStartInterval(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := schema.Controllers{Sections: map[string]schema.Section{
-		"job-controller": &schema.JobController{Common: schema.Common{Enabled: true, Workers: 9}}}}
+		"job-controller": &schema.JobController{ControllerSettings: schema.ControllerSettings{Enabled: true, Workers: 9}}}}
 	want.StartInterval.Duration = time.Second
 	if diff := cmp.Diff(want, empty); diff != "" {
 		t.Errorf("(-want +have):\n%s", diff)

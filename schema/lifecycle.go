@@ -10,7 +10,7 @@ import (
 // deletes objects whose owners are gone. Workers is per queue, of which there
 // are two. It must be on exactly when the API server's garbage collection is.
 type GarbageCollectorController struct {
-	Common `json:",inline"`
+	ControllerSettings `json:",inline"`
 	// IgnoredResources are the resources that are not watched. Default: events in both their groups.
 	IgnoredResources []GroupResource `json:"ignoredResources"`
 }
@@ -30,7 +30,7 @@ func GarbageCollectorControllerSection() SectionType {
 		Aliases: []string{"garbagecollector"},
 		New: func() Section {
 			return &GarbageCollectorController{
-				Common: on(20),
+				ControllerSettings: enabledByDefault(20),
 				IgnoredResources: []GroupResource{
 					{Group: "", Resource: "events"},
 					{Group: "events.k8s.io", Resource: "events"},
@@ -43,7 +43,7 @@ func GarbageCollectorControllerSection() SectionType {
 // NamespaceController configures namespace-controller, which empties and removes
 // namespaces that are being deleted.
 type NamespaceController struct {
-	Common `json:",inline"`
+	ControllerSettings `json:",inline"`
 	// SyncPeriod is the time between two looks at every namespace; 0 turns them off. Default: 5m.
 	SyncPeriod metav1.Duration `json:"syncPeriod" check:"min=0s,max=24h"`
 	// DeletionGracePeriod is how long a namespace stays after its deletion was seen, so
@@ -59,7 +59,7 @@ func NamespaceControllerSection() SectionType {
 		Aliases: []string{"namespace"},
 		New: func() Section {
 			return &NamespaceController{
-				Common:              on(10),
+				ControllerSettings:  enabledByDefault(10),
 				SyncPeriod:          duration(5 * time.Minute),
 				DeletionGracePeriod: duration(5 * time.Second),
 			}
@@ -70,7 +70,7 @@ func NamespaceControllerSection() SectionType {
 // PodGarbageCollectorController configures pod-garbage-collector-controller,
 // which deletes orphaned and superfluous finished pods.
 type PodGarbageCollectorController struct {
-	Common `json:",inline"`
+	ControllerSettings `json:",inline"`
 	// TerminatedPodThreshold is how many finished pods may exist before the oldest
 	// are deleted; 0 turns only that off. Default: 12500.
 	TerminatedPodThreshold int `json:"terminatedPodThreshold" check:"min=0,max=100000000"`
@@ -82,7 +82,7 @@ func PodGarbageCollectorControllerSection() SectionType {
 		Name:    "pod-garbage-collector-controller",
 		Aliases: []string{"podgc"},
 		New: func() Section {
-			return &PodGarbageCollectorController{Common: on(1), TerminatedPodThreshold: 12500}
+			return &PodGarbageCollectorController{ControllerSettings: enabledByDefault(1), TerminatedPodThreshold: 12500}
 		},
 	}
 }
@@ -90,7 +90,7 @@ func PodGarbageCollectorControllerSection() SectionType {
 // ResourceQuotaController configures resourcequota-controller, which counts what
 // ResourceQuotas limit. Workers is per queue, of which there are two.
 type ResourceQuotaController struct {
-	Common `json:",inline"`
+	ControllerSettings `json:",inline"`
 	// SyncPeriod is the time between two full recounts; 0 turns them off. Default: 5m.
 	SyncPeriod metav1.Duration `json:"syncPeriod" check:"min=0s,max=24h"`
 }
@@ -101,7 +101,7 @@ func ResourceQuotaControllerSection() SectionType {
 		Name:    "resourcequota-controller",
 		Aliases: []string{"resourcequota"},
 		New: func() Section {
-			return &ResourceQuotaController{Common: on(5), SyncPeriod: duration(5 * time.Minute)}
+			return &ResourceQuotaController{ControllerSettings: enabledByDefault(5), SyncPeriod: duration(5 * time.Minute)}
 		},
 	}
 }
@@ -110,7 +110,7 @@ func ResourceQuotaControllerSection() SectionType {
 // storageversion-garbage-collector-controller, which removes the records of API
 // servers that are gone.
 type StorageVersionGarbageCollectorController struct {
-	Common `json:",inline"`
+	ControllerSettings `json:",inline"`
 }
 
 // StorageVersionGarbageCollectorControllerSection describes StorageVersionGarbageCollectorController.
@@ -118,14 +118,16 @@ func StorageVersionGarbageCollectorControllerSection() SectionType {
 	return SectionType{
 		Name:    "storageversion-garbage-collector-controller",
 		Aliases: []string{"storage-version-gc"},
-		New:     func() Section { return &StorageVersionGarbageCollectorController{Common: on(1)} },
+		New: func() Section {
+			return &StorageVersionGarbageCollectorController{ControllerSettings: enabledByDefault(1)}
+		},
 	}
 }
 
 // StorageVersionMigratorController configures storage-version-migrator-controller,
 // which rewrites stored objects in their present storage version.
 type StorageVersionMigratorController struct {
-	Common `json:",inline"`
+	ControllerSettings `json:",inline"`
 }
 
 // StorageVersionMigratorControllerSection describes StorageVersionMigratorController.
@@ -133,20 +135,22 @@ func StorageVersionMigratorControllerSection() SectionType {
 	return SectionType{
 		Name:    "storage-version-migrator-controller",
 		Aliases: []string{"svm"},
-		New:     func() Section { return &StorageVersionMigratorController{Common: on(5)} },
+		New:     func() Section { return &StorageVersionMigratorController{ControllerSettings: enabledByDefault(5)} },
 	}
 }
 
 // ValidatingAdmissionPolicyStatusController configures
 // validatingadmissionpolicy-status-controller, which type-checks policies.
 type ValidatingAdmissionPolicyStatusController struct {
-	Common `json:",inline"`
+	ControllerSettings `json:",inline"`
 }
 
 // ValidatingAdmissionPolicyStatusControllerSection describes ValidatingAdmissionPolicyStatusController.
 func ValidatingAdmissionPolicyStatusControllerSection() SectionType {
 	return SectionType{
 		Name: "validatingadmissionpolicy-status-controller",
-		New:  func() Section { return &ValidatingAdmissionPolicyStatusController{Common: on(5)} },
+		New: func() Section {
+			return &ValidatingAdmissionPolicyStatusController{ControllerSettings: enabledByDefault(5)}
+		},
 	}
 }

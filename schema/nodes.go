@@ -10,7 +10,7 @@ import (
 // deletes nodes whose cloud instance is gone. It needs cluster.cloudProvider and
 // is off by default.
 type CloudNodeLifecycleController struct {
-	Common `json:",inline"`
+	ControllerSettings `json:",inline"`
 	// NodeMonitorPeriod is the pause between two passes over all nodes. Default: 5s.
 	NodeMonitorPeriod metav1.Duration `json:"nodeMonitorPeriod" check:"min=100ms,max=24h"`
 }
@@ -21,7 +21,7 @@ func CloudNodeLifecycleControllerSection() SectionType {
 		Name:    "cloud-node-lifecycle-controller",
 		Aliases: []string{"cloud-node-lifecycle"},
 		New: func() Section {
-			return &CloudNodeLifecycleController{Common: off(), NodeMonitorPeriod: duration(5 * time.Second)}
+			return &CloudNodeLifecycleController{ControllerSettings: disabledByDefault(), NodeMonitorPeriod: duration(5 * time.Second)}
 		},
 	}
 }
@@ -29,7 +29,7 @@ func CloudNodeLifecycleControllerSection() SectionType {
 // NodeIPAMController configures node-ipam-controller, which gives each node its
 // pod CIDRs. It does nothing unless cluster.allocateNodeCIDRs is true.
 type NodeIPAMController struct {
-	Common `json:",inline"`
+	ControllerSettings `json:",inline"`
 	// CIDRAllocatorType is the way ranges are given out. Default: RangeAllocator, the only one so far.
 	CIDRAllocatorType string `json:"cidrAllocatorType" check:"oneof=RangeAllocator"`
 	// NodeCIDRMaskSize is the prefix length of a node's range, with one entry in
@@ -47,7 +47,7 @@ func NodeIPAMControllerSection() SectionType {
 		Name:    "node-ipam-controller",
 		Aliases: []string{"nodeipam"},
 		New: func() Section {
-			return &NodeIPAMController{Common: on(30), CIDRAllocatorType: "RangeAllocator"}
+			return &NodeIPAMController{ControllerSettings: enabledByDefault(30), CIDRAllocatorType: "RangeAllocator"}
 		},
 	}
 }
@@ -55,7 +55,7 @@ func NodeIPAMControllerSection() SectionType {
 // NodeLifecycleController configures node-lifecycle-controller, which watches
 // the health of nodes and taints those that are not ready.
 type NodeLifecycleController struct {
-	Common `json:",inline"`
+	ControllerSettings `json:",inline"`
 	// PodWorkers is how many pods are looked at at once; workers is for nodes. Default: 4.
 	PodWorkers int `json:"podWorkers" check:"min=1,max=10000"`
 	// NodeMonitorPeriod is the pause between two health passes. Default: 5s.
@@ -86,7 +86,7 @@ func NodeLifecycleControllerSection() SectionType {
 		Aliases: []string{"nodelifecycle"},
 		New: func() Section {
 			return &NodeLifecycleController{
-				Common:                    on(8),
+				ControllerSettings:        enabledByDefault(8),
 				PodWorkers:                4,
 				NodeMonitorPeriod:         duration(5 * time.Second),
 				NodeStartupGracePeriod:    duration(time.Minute),
@@ -104,7 +104,7 @@ func NodeLifecycleControllerSection() SectionType {
 // route to each node's pod CIDRs. It needs cluster.cloudProvider and is off by
 // default.
 type NodeRouteController struct {
-	Common `json:",inline"`
+	ControllerSettings `json:",inline"`
 	// ReconciliationPeriod is the time between two full passes. Default: 10s.
 	ReconciliationPeriod metav1.Duration `json:"reconciliationPeriod" check:"min=1s,max=24h"`
 }
@@ -115,7 +115,7 @@ func NodeRouteControllerSection() SectionType {
 		Name:    "node-route-controller",
 		Aliases: []string{"route"},
 		New: func() Section {
-			return &NodeRouteController{Common: off(), ReconciliationPeriod: duration(10 * time.Second)}
+			return &NodeRouteController{ControllerSettings: disabledByDefault(), ReconciliationPeriod: duration(10 * time.Second)}
 		},
 	}
 }
@@ -123,21 +123,21 @@ func NodeRouteControllerSection() SectionType {
 // TaintEvictionController configures taint-eviction-controller, which deletes
 // pods that do not tolerate a NoExecute taint of their node.
 type TaintEvictionController struct {
-	Common `json:",inline"`
+	ControllerSettings `json:",inline"`
 }
 
 // TaintEvictionControllerSection describes TaintEvictionController.
 func TaintEvictionControllerSection() SectionType {
 	return SectionType{
 		Name: "taint-eviction-controller",
-		New:  func() Section { return &TaintEvictionController{Common: on(8)} },
+		New:  func() Section { return &TaintEvictionController{ControllerSettings: enabledByDefault(8)} },
 	}
 }
 
 // TTLController configures ttl-controller, which annotates nodes with how long
 // kubelets may cache secrets and config maps.
 type TTLController struct {
-	Common `json:",inline"`
+	ControllerSettings `json:",inline"`
 }
 
 // TTLControllerSection describes TTLController.
@@ -145,6 +145,6 @@ func TTLControllerSection() SectionType {
 	return SectionType{
 		Name:    "ttl-controller",
 		Aliases: []string{"ttl"},
-		New:     func() Section { return &TTLController{Common: on(5)} },
+		New:     func() Section { return &TTLController{ControllerSettings: enabledByDefault(5)} },
 	}
 }

@@ -15,7 +15,7 @@ const peerMeta = "apiVersion: " + schema.PeerAPIVersion + "\nkind: " + schema.Pe
 func TestConfigurationOfThePeer(t *testing.T) {
 	t.Parallel()
 	s := schema.NewScheme()
-	section := func(c *schema.ControllerManagerConfiguration, name string) *schema.Common {
+	section := func(c *schema.ControllerManagerConfiguration, name string) *schema.ControllerSettings {
 		return c.Controllers.Sections[name].Base()
 	}
 	tests := []struct {

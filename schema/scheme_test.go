@@ -143,9 +143,9 @@ func TestDefaultsAndCopiesShareNothing(t *testing.T) {
 
 // customController stands for one that a program embedding the engine brings along.
 type customController struct {
-	schema.Common `json:",inline"`
-	Greeting      string `json:"greeting" check:"oneof=hello|good morning"`
-	Forbidden     int    `json:"forbidden" check:"min=0,max=5"`
+	schema.ControllerSettings `json:",inline"`
+	Greeting                  string `json:"greeting" check:"oneof=hello|good morning"`
+	Forbidden                 int    `json:"forbidden" check:"min=0,max=5"`
 }
 
 func (c *customController) Validate(config *schema.ControllerManagerConfiguration, report func(string, ...string)) {
@@ -159,7 +159,7 @@ func customSection() schema.SectionType {
 		Name:    "greeting-controller",
 		Aliases: []string{"greeting"},
 		New: func() schema.Section {
-			return &customController{Common: schema.Common{Enabled: true, Workers: 2}, Greeting: "hello"}
+			return &customController{ControllerSettings: schema.ControllerSettings{Enabled: true, Workers: 2}, Greeting: "hello"}
 		},
 	}
 }
@@ -174,7 +174,7 @@ func TestExtraSection(t *testing.T) {
 	if len(errs) > 0 {
 		t.Fatal(errs)
 	}
-	want := &customController{Common: schema.Common{Enabled: true, Workers: 4}, Greeting: "good morning"}
+	want := &customController{ControllerSettings: schema.ControllerSettings{Enabled: true, Workers: 4}, Greeting: "good morning"}
 	if diff := cmp.Diff(want, config.Controllers.Sections["greeting-controller"]); diff != "" {
 		t.Errorf("section (-want +have):\n%s", diff)
 	}

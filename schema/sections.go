@@ -59,7 +59,9 @@ func sections() []SectionType {
 	}
 }
 
-// on and off are the common fields of a controller that runs, or does not run,
+// enabledByDefault and disabledByDefault are the common fields of a controller that runs, or does not run,
 // unless the configuration says otherwise.
-func on(workers int) Common { return Common{Enabled: true, Workers: workers} }
-func off() Common           { return Common{Enabled: false, Workers: 1} }
+func enabledByDefault(workers int) ControllerSettings {
+	return ControllerSettings{Enabled: true, Workers: workers}
+}
+func disabledByDefault() ControllerSettings { return ControllerSettings{Enabled: false, Workers: 1} }

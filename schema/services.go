@@ -7,7 +7,7 @@ import (
 // EndpointsController configures endpoints-controller, which keeps the Endpoints
 // of Services.
 type EndpointsController struct {
-	Common `json:",inline"`
+	ControllerSettings `json:",inline"`
 	// EndpointUpdatesBatchPeriod is how long changes of pods are gathered before
 	// Endpoints are written. Default: 0s.
 	EndpointUpdatesBatchPeriod metav1.Duration `json:"endpointUpdatesBatchPeriod" check:"min=0s,max=1h"`
@@ -18,14 +18,14 @@ func EndpointsControllerSection() SectionType {
 	return SectionType{
 		Name:    "endpoints-controller",
 		Aliases: []string{"endpoint"},
-		New:     func() Section { return &EndpointsController{Common: on(5)} },
+		New:     func() Section { return &EndpointsController{ControllerSettings: enabledByDefault(5)} },
 	}
 }
 
 // EndpointSliceController configures endpointslice-controller, which keeps the
 // EndpointSlices of Services.
 type EndpointSliceController struct {
-	Common `json:",inline"`
+	ControllerSettings `json:",inline"`
 	// MaxEndpointsPerSlice is the most endpoints added to one slice. Default: 100.
 	MaxEndpointsPerSlice int `json:"maxEndpointsPerSlice" check:"min=1,max=1000"`
 	// EndpointUpdatesBatchPeriod is how long changes of pods are gathered before
@@ -40,7 +40,7 @@ func EndpointSliceControllerSection() SectionType {
 		Aliases:    []string{"endpointslice"},
 		MaxWorkers: 50,
 		New: func() Section {
-			return &EndpointSliceController{Common: on(5), MaxEndpointsPerSlice: 100}
+			return &EndpointSliceController{ControllerSettings: enabledByDefault(5), MaxEndpointsPerSlice: 100}
 		},
 	}
 }
@@ -48,7 +48,7 @@ func EndpointSliceControllerSection() SectionType {
 // EndpointSliceMirroringController configures endpointslice-mirroring-controller,
 // which mirrors Endpoints made by others to EndpointSlices.
 type EndpointSliceMirroringController struct {
-	Common `json:",inline"`
+	ControllerSettings `json:",inline"`
 	// MaxEndpointsPerSubset is the most addresses mirrored of one subset. Default: 1000.
 	MaxEndpointsPerSubset int `json:"maxEndpointsPerSubset" check:"min=1,max=1000"`
 	// EndpointUpdatesBatchPeriod is how long changes of slices are gathered before
@@ -63,7 +63,7 @@ func EndpointSliceMirroringControllerSection() SectionType {
 		Aliases:    []string{"endpointslicemirroring"},
 		MaxWorkers: 50,
 		New: func() Section {
-			return &EndpointSliceMirroringController{Common: on(5), MaxEndpointsPerSubset: 1000}
+			return &EndpointSliceMirroringController{ControllerSettings: enabledByDefault(5), MaxEndpointsPerSubset: 1000}
 		},
 	}
 }
@@ -71,14 +71,14 @@ func EndpointSliceMirroringControllerSection() SectionType {
 // ServiceCIDRController configures service-cidr-controller, which holds
 // ServiceCIDRs while addresses of them are in use.
 type ServiceCIDRController struct {
-	Common `json:",inline"`
+	ControllerSettings `json:",inline"`
 }
 
 // ServiceCIDRControllerSection describes ServiceCIDRController.
 func ServiceCIDRControllerSection() SectionType {
 	return SectionType{
 		Name: "service-cidr-controller",
-		New:  func() Section { return &ServiceCIDRController{Common: on(5)} },
+		New:  func() Section { return &ServiceCIDRController{ControllerSettings: enabledByDefault(5)} },
 	}
 }
 
@@ -87,7 +87,7 @@ func ServiceCIDRControllerSection() SectionType {
 // default. Workers also bounds how many load balancers follow a change of nodes
 // at once.
 type ServiceLBController struct {
-	Common `json:",inline"`
+	ControllerSettings `json:",inline"`
 }
 
 // ServiceLBControllerSection describes ServiceLBController.
@@ -95,6 +95,6 @@ func ServiceLBControllerSection() SectionType {
 	return SectionType{
 		Name:    "service-lb-controller",
 		Aliases: []string{"service"},
-		New:     func() Section { return &ServiceLBController{Common: off()} },
+		New:     func() Section { return &ServiceLBController{ControllerSettings: disabledByDefault()} },
 	}
 }

@@ -9,7 +9,7 @@ import (
 // EphemeralVolumeController configures ephemeral-volume-controller, which
 // creates the claims of generic ephemeral volumes.
 type EphemeralVolumeController struct {
-	Common `json:",inline"`
+	ControllerSettings `json:",inline"`
 }
 
 // EphemeralVolumeControllerSection describes EphemeralVolumeController.
@@ -17,14 +17,14 @@ func EphemeralVolumeControllerSection() SectionType {
 	return SectionType{
 		Name:    "ephemeral-volume-controller",
 		Aliases: []string{"ephemeral-volume"},
-		New:     func() Section { return &EphemeralVolumeController{Common: on(5)} },
+		New:     func() Section { return &EphemeralVolumeController{ControllerSettings: enabledByDefault(5)} },
 	}
 }
 
 // PersistentVolumeAttachDetachController configures
 // persistentvolume-attach-detach-controller, which attaches volumes to nodes.
 type PersistentVolumeAttachDetachController struct {
-	Common `json:",inline"`
+	ControllerSettings `json:",inline"`
 	// DisableReconcilerSync skips the periodic check that attached volumes still are. Default: false.
 	DisableReconcilerSync bool `json:"disableReconcilerSync"`
 	// ReconcilerSyncPeriod is the time between two such checks. Default: 1m.
@@ -44,7 +44,7 @@ func PersistentVolumeAttachDetachControllerSection() SectionType {
 		Aliases: []string{"attachdetach"},
 		New: func() Section {
 			return &PersistentVolumeAttachDetachController{
-				Common:               on(1),
+				ControllerSettings:   enabledByDefault(1),
 				ReconcilerSyncPeriod: duration(time.Minute),
 				FlexVolumePluginDir:  "/usr/libexec/kubernetes/kubelet-plugins/volume/exec/",
 			}
@@ -55,7 +55,7 @@ func PersistentVolumeAttachDetachControllerSection() SectionType {
 // PersistentVolumeBinderController configures persistentvolume-binder-controller,
 // which binds claims to volumes, provisions, recycles and deletes volumes.
 type PersistentVolumeBinderController struct {
-	Common `json:",inline"`
+	ControllerSettings `json:",inline"`
 	// SyncPeriod is the time between two looks at every volume and claim. Default: 15s.
 	SyncPeriod metav1.Duration `json:"syncPeriod" check:"min=1s,max=24h"`
 	// EnableDynamicProvisioning makes volumes for claims with a storage class that no volume fits. Default: true.
@@ -93,7 +93,7 @@ func PersistentVolumeBinderControllerSection() SectionType {
 		Aliases: []string{"persistentvolume-binder"},
 		New: func() Section {
 			return &PersistentVolumeBinderController{
-				Common:                    on(1),
+				ControllerSettings:        enabledByDefault(1),
 				SyncPeriod:                duration(15 * time.Second),
 				EnableDynamicProvisioning: true,
 				Recycler: Recycler{
@@ -114,7 +114,7 @@ func PersistentVolumeBinderControllerSection() SectionType {
 // PersistentVolumeExpanderController configures persistentvolume-expander-controller,
 // which grows the volumes of in-tree plugins.
 type PersistentVolumeExpanderController struct {
-	Common `json:",inline"`
+	ControllerSettings `json:",inline"`
 }
 
 // PersistentVolumeExpanderControllerSection describes PersistentVolumeExpanderController.
@@ -122,14 +122,14 @@ func PersistentVolumeExpanderControllerSection() SectionType {
 	return SectionType{
 		Name:    "persistentvolume-expander-controller",
 		Aliases: []string{"persistentvolume-expander"},
-		New:     func() Section { return &PersistentVolumeExpanderController{Common: on(10)} },
+		New:     func() Section { return &PersistentVolumeExpanderController{ControllerSettings: enabledByDefault(10)} },
 	}
 }
 
 // PersistentVolumeProtectionController configures
 // persistentvolume-protection-controller, which holds volumes while they are bound.
 type PersistentVolumeProtectionController struct {
-	Common `json:",inline"`
+	ControllerSettings `json:",inline"`
 }
 
 // PersistentVolumeProtectionControllerSection describes PersistentVolumeProtectionController.
@@ -137,14 +137,14 @@ func PersistentVolumeProtectionControllerSection() SectionType {
 	return SectionType{
 		Name:    "persistentvolume-protection-controller",
 		Aliases: []string{"pv-protection"},
-		New:     func() Section { return &PersistentVolumeProtectionController{Common: on(1)} },
+		New:     func() Section { return &PersistentVolumeProtectionController{ControllerSettings: enabledByDefault(1)} },
 	}
 }
 
 // PersistentVolumeClaimProtectionController configures
 // persistentvolumeclaim-protection-controller, which holds claims while pods use them.
 type PersistentVolumeClaimProtectionController struct {
-	Common `json:",inline"`
+	ControllerSettings `json:",inline"`
 }
 
 // PersistentVolumeClaimProtectionControllerSection describes PersistentVolumeClaimProtectionController.
@@ -152,21 +152,23 @@ func PersistentVolumeClaimProtectionControllerSection() SectionType {
 	return SectionType{
 		Name:    "persistentvolumeclaim-protection-controller",
 		Aliases: []string{"pvc-protection"},
-		New:     func() Section { return &PersistentVolumeClaimProtectionController{Common: on(1)} },
+		New: func() Section {
+			return &PersistentVolumeClaimProtectionController{ControllerSettings: enabledByDefault(1)}
+		},
 	}
 }
 
 // SELinuxWarningController configures selinux-warning-controller, which reports
 // pods that use one volume with different SELinux labels. Off by default.
 type SELinuxWarningController struct {
-	Common `json:",inline"`
+	ControllerSettings `json:",inline"`
 }
 
 // SELinuxWarningControllerSection describes SELinuxWarningController.
 func SELinuxWarningControllerSection() SectionType {
 	return SectionType{
 		Name: "selinux-warning-controller",
-		New:  func() Section { return &SELinuxWarningController{Common: off()} },
+		New:  func() Section { return &SELinuxWarningController{ControllerSettings: disabledByDefault()} },
 	}
 }
 
@@ -174,13 +176,15 @@ func SELinuxWarningControllerSection() SectionType {
 // volumeattributesclass-protection-controller, which holds classes while volumes
 // or claims use them.
 type VolumeAttributesClassProtectionController struct {
-	Common `json:",inline"`
+	ControllerSettings `json:",inline"`
 }
 
 // VolumeAttributesClassProtectionControllerSection describes VolumeAttributesClassProtectionController.
 func VolumeAttributesClassProtectionControllerSection() SectionType {
 	return SectionType{
 		Name: "volumeattributesclass-protection-controller",
-		New:  func() Section { return &VolumeAttributesClassProtectionController{Common: on(1)} },
+		New: func() Section {
+			return &VolumeAttributesClassProtectionController{ControllerSettings: enabledByDefault(1)}
+		},
 	}
 }

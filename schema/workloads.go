@@ -8,7 +8,7 @@ import (
 
 // CronJobController configures cronjob-controller, which creates Jobs on schedule.
 type CronJobController struct {
-	Common `json:",inline"`
+	ControllerSettings `json:",inline"`
 }
 
 // CronJobControllerSection describes CronJobController.
@@ -16,7 +16,7 @@ func CronJobControllerSection() SectionType {
 	return SectionType{
 		Name:    "cronjob-controller",
 		Aliases: []string{"cronjob"},
-		New:     func() Section { return &CronJobController{Common: on(5)} },
+		New:     func() Section { return &CronJobController{ControllerSettings: enabledByDefault(5)} },
 	}
 }
 
@@ -24,7 +24,7 @@ func CronJobControllerSection() SectionType {
 // each DaemonSet on every matching node. As many workers again follow changes
 // of nodes.
 type DaemonSetController struct {
-	Common `json:",inline"`
+	ControllerSettings `json:",inline"`
 }
 
 // DaemonSetControllerSection describes DaemonSetController.
@@ -32,14 +32,14 @@ func DaemonSetControllerSection() SectionType {
 	return SectionType{
 		Name:    "daemonset-controller",
 		Aliases: []string{"daemonset"},
-		New:     func() Section { return &DaemonSetController{Common: on(2)} },
+		New:     func() Section { return &DaemonSetController{ControllerSettings: enabledByDefault(2)} },
 	}
 }
 
 // DeploymentController configures deployment-controller, which rolls out the
 // ReplicaSets of Deployments.
 type DeploymentController struct {
-	Common `json:",inline"`
+	ControllerSettings `json:",inline"`
 }
 
 // DeploymentControllerSection describes DeploymentController.
@@ -47,14 +47,14 @@ func DeploymentControllerSection() SectionType {
 	return SectionType{
 		Name:    "deployment-controller",
 		Aliases: []string{"deployment"},
-		New:     func() Section { return &DeploymentController{Common: on(5)} },
+		New:     func() Section { return &DeploymentController{ControllerSettings: enabledByDefault(5)} },
 	}
 }
 
 // DisruptionController configures disruption-controller, which keeps the status
 // of PodDisruptionBudgets.
 type DisruptionController struct {
-	Common `json:",inline"`
+	ControllerSettings `json:",inline"`
 }
 
 // DisruptionControllerSection describes DisruptionController.
@@ -62,14 +62,14 @@ func DisruptionControllerSection() SectionType {
 	return SectionType{
 		Name:    "disruption-controller",
 		Aliases: []string{"disruption"},
-		New:     func() Section { return &DisruptionController{Common: on(1)} },
+		New:     func() Section { return &DisruptionController{ControllerSettings: enabledByDefault(1)} },
 	}
 }
 
 // HorizontalPodAutoscalerController configures
 // horizontal-pod-autoscaler-controller, which scales workloads by metrics.
 type HorizontalPodAutoscalerController struct {
-	Common `json:",inline"`
+	ControllerSettings `json:",inline"`
 	// SyncPeriod is the time between two looks at the same HorizontalPodAutoscaler. Default: 15s.
 	SyncPeriod metav1.Duration `json:"syncPeriod" check:"min=1s,max=24h"`
 	// DownscaleStabilizationWindow is how far back the highest recommendation
@@ -92,7 +92,7 @@ func HorizontalPodAutoscalerControllerSection() SectionType {
 		Aliases: []string{"horizontalpodautoscaling"},
 		New: func() Section {
 			return &HorizontalPodAutoscalerController{
-				Common:                       on(5),
+				ControllerSettings:           enabledByDefault(5),
 				SyncPeriod:                   duration(15 * time.Second),
 				DownscaleStabilizationWindow: duration(5 * time.Minute),
 				Tolerance:                    0.1,
@@ -106,7 +106,7 @@ func HorizontalPodAutoscalerControllerSection() SectionType {
 // JobController configures job-controller, which runs the pods of Jobs. As many
 // workers again remove the finalizers of orphaned pods.
 type JobController struct {
-	Common `json:",inline"`
+	ControllerSettings `json:",inline"`
 }
 
 // JobControllerSection describes JobController.
@@ -114,28 +114,28 @@ func JobControllerSection() SectionType {
 	return SectionType{
 		Name:    "job-controller",
 		Aliases: []string{"job"},
-		New:     func() Section { return &JobController{Common: on(5)} },
+		New:     func() Section { return &JobController{ControllerSettings: enabledByDefault(5)} },
 	}
 }
 
 // PodGroupProtectionController configures podgroup-protection-controller, which
 // holds PodGroups while pods use them.
 type PodGroupProtectionController struct {
-	Common `json:",inline"`
+	ControllerSettings `json:",inline"`
 }
 
 // PodGroupProtectionControllerSection describes PodGroupProtectionController.
 func PodGroupProtectionControllerSection() SectionType {
 	return SectionType{
 		Name: "podgroup-protection-controller",
-		New:  func() Section { return &PodGroupProtectionController{Common: on(1)} },
+		New:  func() Section { return &PodGroupProtectionController{ControllerSettings: enabledByDefault(1)} },
 	}
 }
 
 // ReplicaSetController configures replicaset-controller, which keeps the number
 // of pods of ReplicaSets.
 type ReplicaSetController struct {
-	Common `json:",inline"`
+	ControllerSettings `json:",inline"`
 }
 
 // ReplicaSetControllerSection describes ReplicaSetController.
@@ -143,14 +143,14 @@ func ReplicaSetControllerSection() SectionType {
 	return SectionType{
 		Name:    "replicaset-controller",
 		Aliases: []string{"replicaset"},
-		New:     func() Section { return &ReplicaSetController{Common: on(5)} },
+		New:     func() Section { return &ReplicaSetController{ControllerSettings: enabledByDefault(5)} },
 	}
 }
 
 // ReplicationControllerController configures replicationcontroller-controller,
 // which keeps the number of pods of ReplicationControllers.
 type ReplicationControllerController struct {
-	Common `json:",inline"`
+	ControllerSettings `json:",inline"`
 }
 
 // ReplicationControllerControllerSection describes ReplicationControllerController.
@@ -158,14 +158,14 @@ func ReplicationControllerControllerSection() SectionType {
 	return SectionType{
 		Name:    "replicationcontroller-controller",
 		Aliases: []string{"replicationcontroller"},
-		New:     func() Section { return &ReplicationControllerController{Common: on(5)} },
+		New:     func() Section { return &ReplicationControllerController{ControllerSettings: enabledByDefault(5)} },
 	}
 }
 
 // StatefulSetController configures statefulset-controller, which runs the pods
 // and claims of StatefulSets in order.
 type StatefulSetController struct {
-	Common `json:",inline"`
+	ControllerSettings `json:",inline"`
 }
 
 // StatefulSetControllerSection describes StatefulSetController.
@@ -173,14 +173,14 @@ func StatefulSetControllerSection() SectionType {
 	return SectionType{
 		Name:    "statefulset-controller",
 		Aliases: []string{"statefulset"},
-		New:     func() Section { return &StatefulSetController{Common: on(5)} },
+		New:     func() Section { return &StatefulSetController{ControllerSettings: enabledByDefault(5)} },
 	}
 }
 
 // TTLAfterFinishedController configures ttl-after-finished-controller, which
 // deletes finished Jobs when their ttlSecondsAfterFinished is over.
 type TTLAfterFinishedController struct {
-	Common `json:",inline"`
+	ControllerSettings `json:",inline"`
 }
 
 // TTLAfterFinishedControllerSection describes TTLAfterFinishedController.
@@ -188,6 +188,6 @@ func TTLAfterFinishedControllerSection() SectionType {
 	return SectionType{
 		Name:    "ttl-after-finished-controller",
 		Aliases: []string{"ttl-after-finished"},
-		New:     func() Section { return &TTLAfterFinishedController{Common: on(5)} },
+		New:     func() Section { return &TTLAfterFinishedController{ControllerSettings: enabledByDefault(5)} },
 	}
 }

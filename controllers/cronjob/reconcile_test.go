@@ -220,6 +220,9 @@ func TestUnparseableChange(t *testing.T) {
 	}
 }
 
+// pass lets time go by in a bubble: its clock jumps, and nothing is waited for.
+func pass(d time.Duration) { time.Sleep(d) }
+
 // simulate lives through a time with a CronJob whose Jobs end at once, and
 // returns the times that ran, in its zone.
 func simulate(t *testing.T, b *bench, until time.Time) []string {
@@ -251,7 +254,7 @@ func simulate(t *testing.T, b *bench, until time.Time) []string {
 			b.sync()
 			result = b.mustRun()
 		}
-		time.Sleep(result.RequeueAfter)
+		pass(result.RequeueAfter)
 	}
 	return ran
 }
@@ -277,7 +280,7 @@ func TestChangesOfTheClocks(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				from := at(t, test.from)
-				time.Sleep(time.Until(from))
+				pass(time.Until(from))
 				b := newBench(t, scheduled(test.schedule, test.zone, from))
 				if got := simulate(t, b, at(t, test.until)); !slices.Equal(got, test.want) {
 					t.Errorf("ran at %q, want %q", got, test.want)
@@ -308,7 +311,7 @@ func TestMissedDeadline(t *testing.T) {
 			cronJob := scheduled("0 * * * *", "UTC", time.Now())
 			cronJob.Spec.StartingDeadlineSeconds = &deadline
 			b := newBench(t, cronJob)
-			time.Sleep(b.mustRun().RequeueAfter + 11*time.Second)
+			pass(b.mustRun().RequeueAfter + 11*time.Second)
 			due := time.Now().Truncate(time.Hour)
 			result := b.mustRun()
 			want := []string{"Warning MissSchedule Missed scheduled time to start a job: " + due.UTC().Format(time.RFC1123Z)}
@@ -342,9 +345,9 @@ func TestClockSetBack(t *testing.T) {
 func TestATimeThatPassesMeanwhileIsNotSkipped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, scheduled("* * * * *", "UTC", time.Now()))
-		time.Sleep(b.mustRun().RequeueAfter)
+		pass(b.mustRun().RequeueAfter)
 		b.client.PrependReactor("create", "jobs", func(clienttesting.Action) (bool, runtime.Object, error) {
-			time.Sleep(70 * time.Second)
+			pass(70 * time.Second)
 			return false, nil, nil
 		})
 		if wait := b.mustRun().RequeueAfter; wait != time.Millisecond {
@@ -361,7 +364,7 @@ func TestATimeThatPassesMeanwhileIsNotSkipped(t *testing.T) {
 func TestFailureComesBackAtTheNextTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, scheduled("* * * * *", "UTC", time.Now()))
-		time.Sleep(b.mustRun().RequeueAfter)
+		pass(b.mustRun().RequeueAfter)
 		refused := errors.New("refused")
 		b.client.PrependReactor("create", "jobs", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, refused })
 		result, err := b.run()
@@ -381,7 +384,7 @@ func TestUnknownActiveJobsStartNoOther(t *testing.T) {
 		cronJob := scheduled("* * * * *", "UTC", time.Now())
 		cronJob.Status.Active = []v1.ObjectReference{{Namespace: "a", Name: "running", UID: "running"}}
 		b := newBench(t, cronJob)
-		time.Sleep(61 * time.Second)
+		pass(61 * time.Second)
 		down := errors.New("down")
 		b.client.PrependReactor("get", "jobs", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, down })
 		result, err := b.run()
@@ -414,7 +417,7 @@ func TestForeignActiveEntriesAreDropped(t *testing.T) {
 					t.Fatal(err)
 				}
 				b.sync()
-				time.Sleep(61 * time.Second)
+				pass(61 * time.Second)
 				b.client.ClearActions()
 				b.mustRun()
 				if active := b.stored().Status.Active; len(active) != 1 || active[0].Name == "theirs" {
@@ -449,7 +452,7 @@ func TestStatusTellsWhatWasDoneBeforeAFailure(t *testing.T) {
 			}
 		}
 		b.sync()
-		time.Sleep(b.mustRun().RequeueAfter)
+		pass(b.mustRun().RequeueAfter)
 		b.told()
 		refused := errors.New("refused")
 		b.client.PrependReactor("delete", "jobs", func(action clienttesting.Action) (bool, runtime.Object, error) {
@@ -480,7 +483,7 @@ func TestAlreadyExists(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				cronJob := scheduled("* * * * *", "UTC", time.Now())
 				b := newBench(t, cronJob)
-				time.Sleep(b.mustRun().RequeueAfter)
+				pass(b.mustRun().RequeueAfter)
 				due := time.Now().Truncate(time.Minute)
 				job := newJob(cronJob, due)
 				job.UID = "there"

@@ -67,10 +67,10 @@ func newWorldWith(t *testing.T, ca *certificates.Authority) *world {
 // section with one CA for all signers.
 func (w *world) section() *schema.CertificateSigningRequestSigningController {
 	return &schema.CertificateSigningRequestSigningController{
-		Common:   schema.Common{Enabled: true, Workers: 5},
-		CertFile: w.mount.Path("tls.crt"),
-		KeyFile:  w.mount.Path("tls.key"),
-		Duration: metav1.Duration{Duration: 8760 * time.Hour},
+		ControllerSettings: schema.ControllerSettings{Enabled: true, Workers: 5},
+		CertFile:           w.mount.Path("tls.crt"),
+		KeyFile:            w.mount.Path("tls.key"),
+		Duration:           metav1.Duration{Duration: 8760 * time.Hour},
 	}
 }
 

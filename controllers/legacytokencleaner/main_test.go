@@ -50,9 +50,9 @@ type world struct {
 
 func section(interval, period time.Duration) *schema.LegacyServiceAccountTokenCleanerController {
 	return &schema.LegacyServiceAccountTokenCleanerController{
-		Common:        schema.Common{Enabled: true, Workers: 1},
-		Interval:      metav1.Duration{Duration: interval},
-		CleanUpPeriod: metav1.Duration{Duration: period},
+		ControllerSettings: schema.ControllerSettings{Enabled: true, Workers: 1},
+		Interval:           metav1.Duration{Duration: interval},
+		CleanUpPeriod:      metav1.Duration{Duration: period},
 	}
 }
 

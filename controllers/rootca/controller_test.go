@@ -62,8 +62,8 @@ func (w *world) start() *harness.Instance {
 
 func section(mount *certificates.Mount) *schema.RootCACertificatePublisherController {
 	return &schema.RootCACertificatePublisherController{
-		Common:     schema.Common{Enabled: true, Workers: 2},
-		RootCAFile: mount.Path("ca.crt"),
+		ControllerSettings: schema.ControllerSettings{Enabled: true, Workers: 2},
+		RootCAFile:         mount.Path("ca.crt"),
 	}
 }
 

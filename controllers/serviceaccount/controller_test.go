@@ -225,7 +225,7 @@ func TestAcceptance06_ABurstOfNamespaces(t *testing.T) {
 		t.Run(fmt.Sprintf("workers=%d", workers), func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
-			section := &schema.ServiceAccountController{Common: schema.Common{Enabled: true, Workers: workers}}
+			section := &schema.ServiceAccountController{ControllerSettings: schema.ControllerSettings{Enabled: true, Workers: workers}}
 			controller := w.Start(Descriptor(), section)
 			const count = 200
 			for range count {

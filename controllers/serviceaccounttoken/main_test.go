@@ -100,7 +100,7 @@ func newWorld(t *testing.T) *world {
 	w.write(w.keyFile, rsaKey)
 	w.write(w.caFile, w.read(cp.PKI.CAFile))
 	w.section = &schema.ServiceAccountTokenController{
-		Common: schema.Common{Enabled: true, Workers: 5}, KeyFile: w.keyFile, RootCAFile: w.caFile,
+		ControllerSettings: schema.ControllerSettings{Enabled: true, Workers: 5}, KeyFile: w.keyFile, RootCAFile: w.caFile,
 	}
 	w.Engine = harness.New(t, cp, harness.Options{Log: w.log})
 	t.Cleanup(func() {

@@ -55,8 +55,8 @@ func newWorld(t *testing.T) *world {
 
 func (w *world) section() *schema.KubeAPIServerServingClusterTrustBundlePublisherController {
 	return &schema.KubeAPIServerServingClusterTrustBundlePublisherController{
-		Common:     schema.Common{Enabled: true, Workers: 1},
-		RootCAFile: w.mount.Path("ca.crt"),
+		ControllerSettings: schema.ControllerSettings{Enabled: true, Workers: 1},
+		RootCAFile:         w.mount.Path("ca.crt"),
 	}
 }
 

@@ -24,14 +24,14 @@ var sampleNow = time.Now()
 func before(d time.Duration) time.Time { return sampleNow.Add(-d) }
 
 type sampleSection struct {
-	schema.Common `json:",inline"`
-	SyncPeriod    metav1.Duration `json:"syncPeriod"`
+	schema.ControllerSettings `json:",inline"`
+	SyncPeriod                metav1.Duration `json:"syncPeriod"`
 }
 
 // sample is a leader with one controller that fails.
 func sample() Sources {
 	digest := strings.Repeat("9f2c41d07be8", 6)[:64]
-	section := &sampleSection{Common: schema.Common{Enabled: true, Workers: 5}, SyncPeriod: metav1.Duration{Duration: 5 * time.Minute}}
+	section := &sampleSection{ControllerSettings: schema.ControllerSettings{Enabled: true, Workers: 5}, SyncPeriod: metav1.Duration{Duration: 5 * time.Minute}}
 	cfg := &schema.ControllerManagerConfiguration{
 		TypeMeta:       metav1.TypeMeta{APIVersion: schema.APIVersion, Kind: schema.Kind},
 		Cluster:        schema.Cluster{Name: "fra-prod-1"},

@@ -21,10 +21,10 @@ import (
 
 // fakeSection is the section of the fake controllers.
 type fakeSection struct {
-	schema.Common `json:",inline"`
-	Period        metav1.Duration `json:"period"`
-	Note          string          `json:"note"`
-	Limits        struct {
+	schema.ControllerSettings `json:",inline"`
+	Period                    metav1.Duration `json:"period"`
+	Note                      string          `json:"note"`
+	Limits                    struct {
 		High int `json:"high"`
 		Low  int `json:"low"`
 	} `json:"limits"`
@@ -32,7 +32,7 @@ type fakeSection struct {
 
 func fakeType(name string) schema.SectionType {
 	return schema.SectionType{Name: name, New: func() schema.Section {
-		return &fakeSection{Common: schema.Common{Enabled: true, Workers: 5}}
+		return &fakeSection{ControllerSettings: schema.ControllerSettings{Enabled: true, Workers: 5}}
 	}}
 }
 

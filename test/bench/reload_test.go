@@ -30,7 +30,7 @@ type latencies struct{ enable, resize time.Duration }
 
 func measureReload(b *testing.B, d *daemon.Daemon) latencies {
 	b.Helper()
-	edit := func(change func(*schema.Common), effect func(status) bool) time.Duration {
+	edit := func(change func(*schema.ControllerSettings), effect func(status) bool) time.Duration {
 		began := time.Now()
 		err := d.Edit(func(c *schema.ControllerManagerConfiguration) { change(c.Controllers.Sections[edited].Base()) })
 		if err != nil {
@@ -47,10 +47,10 @@ func measureReload(b *testing.B, d *daemon.Daemon) latencies {
 	}
 	var enable, resize []time.Duration
 	for i := range reloads {
-		edit(func(c *schema.Common) { c.Enabled = false }, func(s status) bool { return s.State == "Disabled" })
-		enable = append(enable, edit(func(c *schema.Common) { c.Enabled = true }, func(s status) bool { return s.State == "Running" }))
+		edit(func(c *schema.ControllerSettings) { c.Enabled = false }, func(s status) bool { return s.State == "Disabled" })
+		enable = append(enable, edit(func(c *schema.ControllerSettings) { c.Enabled = true }, func(s status) bool { return s.State == "Running" }))
 		workers := 6 + i%2
-		resize = append(resize, edit(func(c *schema.Common) { c.Workers = workers }, func(s status) bool { return s.Workers.Running == workers }))
+		resize = append(resize, edit(func(c *schema.ControllerSettings) { c.Workers = workers }, func(s status) bool { return s.Workers.Running == workers }))
 	}
 	return latencies{enable: median(enable), resize: median(resize)}
 }

@@ -31,7 +31,7 @@ func describe(root string) ([]byte, error) {
 	}
 	texts := map[string]string{}
 	for name, structure := range declared {
-		if name == "ControllerManagerConfiguration" || structure.embeds("Common") {
+		if name == "ControllerManagerConfiguration" || structure.embeds("ControllerSettings") {
 			if err := describeType(name, declared, texts); err != nil {
 				return nil, err
 			}

@@ -1,7 +1,6 @@
 package bootstrapsigner_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -11,7 +10,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -55,7 +53,7 @@ type world struct {
 
 func start(t *testing.T) *world {
 	t.Helper()
-	var log guarded
+	var log harness.Log
 	w := &world{t: t, clock: harness.NewClock(t, time.Now().Truncate(time.Second))}
 	w.Engine = harness.New(t, controlplane.Shared(t), harness.Options{Clock: w.clock, Log: io.MultiWriter(t.Output(), &log)})
 	t.Cleanup(func() {
@@ -73,24 +71,6 @@ func start(t *testing.T) *world {
 	})
 	w.controller = w.Start(bootstrapsigner.Descriptor(), nil)
 	return w
-}
-
-// guarded is a buffer that several may write to.
-type guarded struct {
-	mu sync.Mutex
-	bytes.Buffer
-}
-
-func (g *guarded) Write(p []byte) (int, error) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.Buffer.Write(p)
-}
-
-func (g *guarded) String() string {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.Buffer.String()
 }
 
 // publish creates cluster-info with data.

@@ -213,6 +213,7 @@ func TestAcceptance12_EndpointsGoWithTheirService(t *testing.T) {
 	c.awaitGone("missed")
 	c.make("stray", nil)
 	c.NoWrites(fixture.Endpoints, "the life of a lock and of what was made while we run")
+	c.controller.CatchUp()
 	c.controller.Restart()
 	c.awaitGone("stray")
 	c.NoWrites(fixture.Endpoints, "the life of a lock")
@@ -286,6 +287,7 @@ func TestOnlyTheAPIServerKnowsThatAServiceIsGone(t *testing.T) {
 	t.Parallel()
 	c := start(t)
 	c.make("stray", nil)
+	c.controller.CatchUp()
 	c.controller.Stop()
 	gets := func(r apiproxy.Request) bool {
 		return r.Verb == "get" && r.Resource.Resource == "services" && r.Name == "stray"

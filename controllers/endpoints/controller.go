@@ -102,7 +102,7 @@ func New(env controller.Env, section *schema.EndpointsController) (*controller.C
 	c.queue = work.NewQueue(env.Work, work.Options[work.ObjectName]{
 		Name: "endpoint", Reconcile: c.reconcile, MaxRetries: maxRetries,
 	})
-	if err := services.AddEventHandler(c.serviceHandler()); err != nil {
+	if err := services.AddEventHandler(servicepods.ServiceHandler(c.queue)); err != nil {
 		return nil, fmt.Errorf("watch services: %w", err)
 	}
 	if err := pods.AddEventHandler(servicepods.Handler(c.services, c.podChanged, env.Logger)); err != nil {

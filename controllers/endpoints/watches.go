@@ -8,27 +8,6 @@ import (
 	"github.com/wheelhouse-project/wheelhouse/controllers/internal/ownerevents"
 )
 
-// serviceHandler adds every Service that something happens to.
-func (c *endpointsController) serviceHandler() cache.ResourceEventHandler {
-	return cache.ResourceEventHandlerDetailedFuncs{
-		AddFunc: func(obj any, isInInitialList bool) {
-			if service, ok := obj.(*v1.Service); ok {
-				c.queue.AddEvent(cache.MetaObjectToName(service), isInInitialList)
-			}
-		},
-		UpdateFunc: func(_, obj any) {
-			if service, ok := obj.(*v1.Service); ok {
-				c.queue.Add(cache.MetaObjectToName(service))
-			}
-		},
-		DeleteFunc: func(obj any) {
-			if service, ok := ownerevents.Deleted[*v1.Service](obj); ok {
-				c.queue.Add(cache.MetaObjectToName(service))
-			}
-		},
-	}
-}
-
 // podChanged adds a Service whose pods have changed, once a batch is gathered and
 // the Service has rested from its last reconcile.
 func (c *endpointsController) podChanged(service cache.ObjectName) {

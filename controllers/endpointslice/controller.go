@@ -175,7 +175,7 @@ func New(env controller.Env, section *schema.EndpointSliceController) (*controll
 		resource string
 		handler  cache.ResourceEventHandler
 	}{
-		{services, "services", c.serviceHandler()},
+		{services, "services", servicepods.ServiceHandler(c.queue)},
 		{pods, "pods", servicepods.Handler(c.services, c.podChanged, env.Logger)},
 		{nodes, "nodes", c.nodeHandler()},
 		{slices, "EndpointSlices", c.sliceHandler()},

@@ -19,7 +19,6 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/wheelhouse-project/wheelhouse/controllers/garbagecollector"
-	"github.com/wheelhouse-project/wheelhouse/runtime/controller"
 	"github.com/wheelhouse-project/wheelhouse/test/controlplane"
 	"github.com/wheelhouse-project/wheelhouse/test/harness"
 )
@@ -247,15 +246,7 @@ type summary struct {
 func (w *world) summary() summary {
 	w.t.Helper()
 	var s summary
-	summarizer, ok := w.instance.Handler().(controller.Summarizer)
-	if !ok {
-		w.t.Fatal("the controller has no summary")
-	}
-	body, err := json.Marshal(summarizer.Summary())
-	if err == nil {
-		err = json.Unmarshal(body, &s)
-	}
-	if err != nil {
+	if err := json.Unmarshal([]byte(w.instance.Summary()), &s); err != nil {
 		w.t.Fatal(err)
 	}
 	return s

@@ -150,10 +150,18 @@ func (w *world) idle() {
 // deleted fails the test unless a request was deleted between two ages.
 func (w *world) deleted(request *certificatesv1.PodCertificateRequest, from, to time.Duration) {
 	w.t.Helper()
+	var at time.Time
+	harness.Eventually(w.t, soon, "the answer to the deletion of "+request.Name, func(context.Context) (err error) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		var ok bool
+		if at, ok = w.deletions[request.Name]; !ok {
+			err = errors.New("none so far")
+		}
+		return err
+	})
 	w.gone(request.Name)
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if age := w.deletions[request.Name].Sub(request.CreationTimestamp.Time); age < from || age > to {
+	if age := at.Sub(request.CreationTimestamp.Time); age < from || age > to {
 		w.t.Errorf("%s was deleted at an age of %s, want %s to %s", request.Name, age, from, to)
 	}
 }

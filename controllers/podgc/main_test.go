@@ -19,7 +19,6 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/wheelhouse-project/wheelhouse/controllers/podgc"
-	"github.com/wheelhouse-project/wheelhouse/runtime/controller"
 	"github.com/wheelhouse-project/wheelhouse/schema"
 	"github.com/wheelhouse-project/wheelhouse/test/apiproxy"
 	"github.com/wheelhouse-project/wheelhouse/test/controlplane"
@@ -99,16 +98,8 @@ type state struct {
 
 func (w *world) state() state {
 	w.t.Helper()
-	summarizer, ok := w.controller.Handler().(controller.Summarizer)
-	if !ok {
-		w.t.Fatal("the controller has no summary")
-	}
-	body, err := json.Marshal(summarizer.Summary())
-	if err != nil {
-		w.t.Fatal(err)
-	}
 	var s state
-	if err := json.Unmarshal(body, &s); err != nil {
+	if err := json.Unmarshal([]byte(w.controller.Summary()), &s); err != nil {
 		w.t.Fatal(err)
 	}
 	return s

@@ -3,7 +3,6 @@ package rootca
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -15,7 +14,6 @@ import (
 
 	dto "github.com/prometheus/client_model/go"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/rand"
@@ -149,23 +147,6 @@ func (w *world) writes(namespace string) (writes []apiproxy.Request) {
 	return writes
 }
 
-// terminate deletes a namespace, which stays for lack of a namespace
-// controller, and returns when the API server refuses new content in it.
-func (w *world) terminate(namespace string) {
-	w.t.Helper()
-	if err := w.Admin.CoreV1().Namespaces().Delete(w.t.Context(), namespace, metav1.DeleteOptions{}); err != nil {
-		w.t.Fatal(err)
-	}
-	probe := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "probe-"}}
-	harness.Eventually(w.t, within, "refusal", func(ctx context.Context) error {
-		_, err := w.Admin.CoreV1().ConfigMaps(namespace).Create(ctx, probe, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-		if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
-			return nil
-		}
-		return fmt.Errorf("want a refusal because of the namespace's end, got %w", err)
-	})
-}
-
 func TestAcceptance01_ANewNamespaceGetsTheCA(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -242,7 +223,7 @@ func TestAcceptance05_ATerminatingNamespaceGetsNone(t *testing.T) {
 	w.start()
 	namespace := w.namespace()
 	w.published(namespace, "")
-	w.terminate(namespace)
+	w.Terminate(namespace)
 	w.settled() // or else it may hear of the ConfigMap first, and try in vain
 	w.delete(namespace, configMapName)
 	w.settled()
@@ -260,7 +241,7 @@ func TestAcceptance05_ARefusalInATerminatingNamespaceIsNotRetried(t *testing.T) 
 
 	// The cache takes the namespace for active.
 	release := w.Proxy.HoldWatches(namespaces.GroupResource())
-	w.terminate(namespace)
+	w.Terminate(namespace)
 	w.delete(namespace, configMapName)
 	harness.Eventually(t, within, "attempt", func(context.Context) error {
 		if writes := w.writes(namespace); len(writes) < 2 {
@@ -430,16 +411,8 @@ func TestANewCAReachesEveryNamespaceWithoutARestart(t *testing.T) {
 func (w *world) rejected(controller *harness.Instance) {
 	w.t.Helper()
 	harness.Eventually(w.t, within, "rejection", func(context.Context) error {
-		summarizer, ok := controller.Handler().(interface{ Summary() any })
-		if !ok {
-			return errors.New("the controller sums nothing up")
-		}
-		body, err := json.Marshal(summarizer.Summary())
-		if err != nil {
-			return err
-		}
-		if !strings.Contains(string(body), w.mount.Path("ca.crt")) || strings.Contains(string(body), `"rejected":null`) {
-			return fmt.Errorf("summary: %s", body)
+		if summary := controller.Summary(); !strings.Contains(summary, w.mount.Path("ca.crt")) || strings.Contains(summary, `"rejected":null`) {
+			return fmt.Errorf("summary: %s", summary)
 		}
 		return nil
 	})

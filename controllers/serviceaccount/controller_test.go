@@ -10,7 +10,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/rand"
@@ -94,23 +93,6 @@ func (w *world) attempts(namespace string) (attempts []apiproxy.Request) {
 	return attempts
 }
 
-// terminate deletes a namespace, which stays for lack of a namespace
-// controller, and returns when the API server refuses new content in it.
-func (w *world) terminate(namespace string) {
-	w.t.Helper()
-	if err := w.Admin.CoreV1().Namespaces().Delete(w.t.Context(), namespace, metav1.DeleteOptions{}); err != nil {
-		w.t.Fatal(err)
-	}
-	probe := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "probe-"}}
-	harness.Eventually(w.t, within, "refusal", func(ctx context.Context) error {
-		_, err := w.Admin.CoreV1().ConfigMaps(namespace).Create(ctx, probe, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-		if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
-			return nil
-		}
-		return fmt.Errorf("want a refusal because of the namespace's end, got %w", err)
-	})
-}
-
 func TestAcceptance01_ANewNamespaceGetsAnAccount(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -176,7 +158,7 @@ func TestAcceptance05_ATerminatingNamespaceGetsNone(t *testing.T) {
 	w.Start(Descriptor(), nil)
 	namespace := w.namespace()
 	w.account(namespace, "")
-	w.terminate(namespace)
+	w.Terminate(namespace)
 	w.settled() // or else it may hear of the account first, and try in vain
 	w.deleteAccount(namespace, accountName)
 	w.settled()
@@ -194,7 +176,7 @@ func TestAcceptance05_ARefusalInATerminatingNamespaceIsNotRetried(t *testing.T) 
 
 	// The cache takes the namespace for active.
 	release := w.Proxy.HoldWatches(namespaces.GroupResource())
-	w.terminate(namespace)
+	w.Terminate(namespace)
 	w.deleteAccount(namespace, accountName)
 	harness.Eventually(t, within, "attempt", func(context.Context) error {
 		if attempts := w.attempts(namespace); len(attempts) < 2 {

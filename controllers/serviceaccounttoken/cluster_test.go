@@ -3,7 +3,6 @@ package serviceaccounttoken_test
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -14,24 +13,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/wheelhouse-project/wheelhouse/runtime/controller"
 	"github.com/wheelhouse-project/wheelhouse/test/apiproxy"
 	"github.com/wheelhouse-project/wheelhouse/test/harness"
 )
 
 // summary is what the controller says of itself, as JSON.
-func (w *world) summary() string {
-	w.t.Helper()
-	summarizer, ok := w.controller.Handler().(controller.Summarizer)
-	if !ok {
-		w.t.Fatal("the controller has no summary")
-	}
-	body, err := json.Marshal(summarizer.Summary())
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	return string(body)
-}
+func (w *world) summary() string { return w.controller.Summary() }
 
 // A new key signs what comes from then on; a bad one signs nothing, and is told of.
 func TestTheKeyFileIsFollowed(t *testing.T) {

@@ -89,14 +89,14 @@ type world struct {
 	section    *schema.ServiceAccountTokenController
 	// keyFile and caFile are the controller's own copies.
 	keyFile, caFile string
-	log             *safeBuffer
+	log             *harness.Log
 }
 
 // newWorld in which the controller does not run yet.
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	cp, dir := controlplane.Shared(t), t.TempDir()
-	w := &world{t: t, keyFile: filepath.Join(dir, "sa.key"), caFile: filepath.Join(dir, "ca.crt"), log: &safeBuffer{}}
+	w := &world{t: t, keyFile: filepath.Join(dir, "sa.key"), caFile: filepath.Join(dir, "ca.crt"), log: &harness.Log{}}
 	w.write(w.keyFile, rsaKey)
 	w.write(w.caFile, w.read(cp.PKI.CAFile))
 	w.section = &schema.ServiceAccountTokenController{

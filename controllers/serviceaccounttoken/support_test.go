@@ -1,7 +1,6 @@
 package serviceaccounttoken_test
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"crypto/x509"
@@ -10,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"testing"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -19,24 +17,6 @@ import (
 
 	"github.com/wheelhouse-project/wheelhouse/test/harness"
 )
-
-// safeBuffer keeps what is logged.
-type safeBuffer struct {
-	mu     sync.Mutex
-	buffer bytes.Buffer
-}
-
-func (b *safeBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buffer.Write(p)
-}
-
-func (b *safeBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buffer.String()
-}
 
 // decode the first two parts of a token.
 func decode(t *testing.T, token []byte) (header, claims map[string]any) {

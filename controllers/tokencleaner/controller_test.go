@@ -1,7 +1,6 @@
 package tokencleaner_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -55,7 +54,7 @@ type world struct {
 
 func start(t *testing.T) *world {
 	t.Helper()
-	var log guarded
+	var log harness.Log
 	w := &world{t: t, clock: harness.NewClock(t, time.Now().Truncate(time.Second)), deletions: map[string][]time.Time{}}
 	w.Engine = harness.New(t, controlplane.Shared(t), harness.Options{Clock: w.clock, Log: io.MultiWriter(t.Output(), &log)})
 	t.Cleanup(func() {
@@ -78,24 +77,6 @@ func start(t *testing.T) *world {
 	})
 	w.controller = w.Start(tokencleaner.Descriptor(), nil)
 	return w
-}
-
-// guarded is a buffer that several may write to.
-type guarded struct {
-	mu sync.Mutex
-	bytes.Buffer
-}
-
-func (g *guarded) Write(p []byte) (int, error) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.Buffer.Write(p)
-}
-
-func (g *guarded) String() string {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.Buffer.String()
 }
 
 // in is a time by the controller's clock, as tokens have it.

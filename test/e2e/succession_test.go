@@ -16,11 +16,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/ptr"
 
 	"github.com/wheelhouse-project/wheelhouse/test/controlplane"
 	"github.com/wheelhouse-project/wheelhouse/test/daemon"
+	"github.com/wheelhouse-project/wheelhouse/test/harness"
 )
 
 // workloads are several of each kind. Those of one kind have the same size.
@@ -116,36 +118,23 @@ type seenPods struct {
 
 // follow counts the pods of each workload from now until the returned function is called.
 func (w *workloads) follow() func() map[string]*seenPods {
-	watcher, err := w.client.CoreV1().Pods(w.namespace).Watch(w.t.Context(), metav1.ListOptions{})
-	if err != nil {
-		w.t.Fatal(err)
-	}
 	apps := map[string]*seenPods{}
-	var watching sync.WaitGroup
-	watching.Go(func() {
-		for event := range watcher.ResultChan() {
-			pod, ok := event.Object.(*corev1.Pod)
-			if !ok {
-				w.t.Errorf("the watch of pods ended: %v", event.Object)
-				return
-			}
-			app := pod.Labels["app"]
-			if apps[app] == nil {
-				apps[app] = &seenPods{alive: map[types.UID]bool{}, uids: map[types.UID]bool{}}
-			}
-			seen := apps[app]
-			seen.uids[pod.UID] = true
-			if event.Type == "DELETED" || pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodSucceeded {
-				delete(seen.alive, pod.UID)
-			} else {
-				seen.alive[pod.UID] = true
-			}
-			seen.most = max(seen.most, len(seen.alive))
+	stop := harness.Follow(w.t, w.client.CoreV1().Pods(w.namespace), metav1.ListOptions{}, func(event watch.EventType, pod *corev1.Pod) {
+		app := pod.Labels["app"]
+		if apps[app] == nil {
+			apps[app] = &seenPods{alive: map[types.UID]bool{}, uids: map[types.UID]bool{}}
 		}
+		seen := apps[app]
+		seen.uids[pod.UID] = true
+		if event == watch.Deleted || pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodSucceeded {
+			delete(seen.alive, pod.UID)
+		} else {
+			seen.alive[pod.UID] = true
+		}
+		seen.most = max(seen.most, len(seen.alive))
 	})
 	return func() map[string]*seenPods {
-		watcher.Stop()
-		watching.Wait()
+		stop()
 		return apps
 	}
 }

@@ -2,6 +2,7 @@ package harness
 
 import (
 	"context"
+	"encoding/json"
 	"math/rand/v2"
 	"net/http"
 	"runtime"
@@ -266,6 +267,21 @@ func (i *Instance) Handler() http.Handler {
 		return nil
 	}
 	return i.running.life.Handler()
+}
+
+// Summary is what the controller tells of itself, as JSON. It fails the test of
+// one that does not run or sums nothing up.
+func (i *Instance) Summary() string {
+	i.e.t.Helper()
+	summarizer, ok := i.Handler().(controller.Summarizer)
+	if !ok {
+		i.e.t.Fatal("the controller has no summary")
+	}
+	summary, err := json.Marshal(summarizer.Summary())
+	if err != nil {
+		i.e.t.Fatal(err)
+	}
+	return string(summary)
 }
 
 // ApplyLive changes fields of the section that need no restart.

@@ -38,7 +38,7 @@ const within = 30 * time.Second
 type world struct {
 	env   controller.Env
 	clock *clocktesting.FakeClock
-	log   *lockedBuffer
+	log   *harness.Log
 	// registry of env.Metrics.
 	registry *prometheus.Registry
 
@@ -47,27 +47,10 @@ type world struct {
 	changed chan struct{}
 }
 
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
-}
-
 func newWorld() *world {
 	w := &world{
 		clock:    clocktesting.NewFakeClock(time.Now()),
-		log:      &lockedBuffer{},
+		log:      &harness.Log{},
 		registry: prometheus.NewPedanticRegistry(),
 		changed:  make(chan struct{}),
 	}

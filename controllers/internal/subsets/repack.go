@@ -75,7 +75,7 @@ func Repack(given []v1.EndpointSubset) []v1.EndpointSubset {
 			continue
 		}
 		sorted := sortedKeys(addresses)
-		set := setName(sorted, addresses)
+		set := setName(p != noPort, sorted, addresses)
 		subset := bySet[set]
 		if subset == nil {
 			subset = &v1.EndpointSubset{}
@@ -140,9 +140,11 @@ func sortedKeys(addresses map[address]state) []address {
 	return keys
 }
 
-// setName is the same for the same addresses in the same states.
-func setName(sorted []address, addresses map[address]state) string {
+// setName is the same for the same addresses in the same states, unless one set
+// has ports and the other has none: in one subset these would get ports.
+func setName(ports bool, sorted []address, addresses map[address]state) string {
 	var name strings.Builder
+	fmt.Fprintf(&name, "%t\n", ports)
 	for _, key := range sorted {
 		fmt.Fprintf(&name, "%s %s %t\n", key.ip, key.uid, addresses[key].ready)
 	}

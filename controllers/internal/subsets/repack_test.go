@@ -81,6 +81,9 @@ func TestRepack(t *testing.T) {
 		{"different sets", []v1.EndpointSubset{
 			{Addresses: addresses("1", "2"), Ports: ports(80)}, {Addresses: addresses("1"), Ports: ports(90)},
 		}, []string{"[1 2] [] [80]", "[1] [] [90]"}},
+		{"with ports and without", []v1.EndpointSubset{
+			{Addresses: addresses("1"), Ports: ports(80)}, {Addresses: addresses("1")},
+		}, []string{"[1] [] [80]", "[1] [] []"}},
 		{"ready on one port only", []v1.EndpointSubset{
 			{Addresses: addresses("1"), Ports: ports(80)}, {NotReadyAddresses: addresses("1"), Ports: ports(90)},
 		}, []string{"[1] [] [80]", "[] [1] [90]"}},
@@ -117,7 +120,7 @@ func TestRepackComparesPortsByValue(t *testing.T) {
 // canonical form, and says of each address on each port what was said before.
 func TestRepackIsCanonical(t *testing.T) {
 	random := rand.New(rand.NewPCG(rand.Uint64(), 0))
-	for range 300 {
+	for range 2000 {
 		var given []v1.EndpointSubset
 		for range random.IntN(5) {
 			s := v1.EndpointSubset{}

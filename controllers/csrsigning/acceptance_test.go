@@ -209,7 +209,7 @@ func TestAcceptance08_AReplacedCASignsTheNextRequest(t *testing.T) {
 	w.replace(certificates.New(t, "second", nil))
 	harness.Eventually(t, within, "use of the second CA", func(context.Context) error {
 		certificate := w.get(w.signedByAnybody()).Status.Certificate
-		return parseCertificate(t, certificate).CheckSignatureFrom(w.ca.Certificate)
+		return certificates.Parse(t, certificate).CheckSignatureFrom(w.ca.Certificate)
 	})
 	w.signed(w.approved(serving))
 
@@ -322,7 +322,7 @@ func TestAcceptance12_RequestedExtensionsAreDropped(t *testing.T) {
 	w := newWorld(t)
 	w.start()
 	certificate := w.signed(w.approved(apiClient, func(r *x509.CertificateRequest, _ *certificatesv1.CertificateSigningRequestSpec) {
-		r.ExtraExtensions = []pkix.Extension{basicConstraints(t)}
+		r.ExtraExtensions = []pkix.Extension{certificates.ToBeCA(t)}
 	}))
 	if certificate.IsCA || certificate.KeyUsage&x509.KeyUsageCertSign != 0 {
 		t.Error("the certificate is a CA")

@@ -178,7 +178,7 @@ func (w *world) signed(name string) *x509.Certificate {
 		}
 		return nil
 	})
-	certificate := parseCertificate(w.t, data)
+	certificate := certificates.Parse(w.t, data)
 	if err := certificate.CheckSignatureFrom(w.ca.Certificate); err != nil {
 		w.t.Errorf("certificate of %s: %v", name, err)
 	}

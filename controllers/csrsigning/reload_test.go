@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/wheelhouse-project/wheelhouse/controllers/internal/csrpolicy"
+	"github.com/wheelhouse-project/wheelhouse/test/certificates"
 	"github.com/wheelhouse-project/wheelhouse/test/harness"
 )
 
@@ -111,7 +112,7 @@ func (w *world) ended(csr *certificatesv1.CertificateSigningRequest, good, wrong
 	case !good:
 		return nil
 	}
-	certificate := parseCertificate(w.t, csr.Status.Certificate)
+	certificate := certificates.Parse(w.t, csr.Status.Certificate)
 	usage := x509.ExtKeyUsageClientAuth
 	if csr.Spec.SignerName == serving {
 		usage = x509.ExtKeyUsageServerAuth

@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/wheelhouse-project/wheelhouse/controllers/internal/csrpolicy"
+	"github.com/wheelhouse-project/wheelhouse/controllers/internal/issuing"
 	"github.com/wheelhouse-project/wheelhouse/controllers/internal/keymaterial"
 	"github.com/wheelhouse-project/wheelhouse/controllers/internal/notfound"
 	"github.com/wheelhouse-project/wheelhouse/runtime/controller"
@@ -112,7 +113,7 @@ func (s *signer) reconcile(ctx context.Context, name string) (work.Result, error
 	now := s.clock.Now()
 	csr := cached.DeepCopy()
 	csr.Status.Certificate, err = s.certificate(cached, now)
-	var refused requestError
+	var refused issuing.RequestError
 	switch {
 	case errors.As(err, &refused):
 		csr.Status.Conditions = append(csr.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{
@@ -128,28 +129,29 @@ func (s *signer) reconcile(ctx context.Context, name string) (work.Result, error
 	return work.Result{}, s.updateStatus(ctx, csr)
 }
 
-// certificate of a request, in PEM. The error is a requestError when there will never be one.
+// certificate of a request, in PEM. The error is an issuing.RequestError when there will never be one.
 func (s *signer) certificate(csr *certificatesv1.CertificateSigningRequest, now time.Time) ([]byte, error) {
 	request, usages, err := s.examine(csr)
 	if err != nil {
-		return nil, requestError{err}
+		return nil, issuing.RequestError{Err: err}
 	}
-	return sign(s.ca.Current(), request, usages, lifetime(csr.Spec.ExpirationSeconds, s.longest()), now)
+	ca := s.ca.Current()
+	return issuing.Sign(ca.Certificate, ca.Key, request, usages, issuing.Lifetime(csr.Spec.ExpirationSeconds, s.longest()), now)
 }
 
 // examine says what can never be signed.
-func (s *signer) examine(csr *certificatesv1.CertificateSigningRequest) (*x509.CertificateRequest, keyUsages, error) {
+func (s *signer) examine(csr *certificatesv1.CertificateSigningRequest) (*x509.CertificateRequest, issuing.Usages, error) {
 	request, err := csrpolicy.Parse(csr.Spec.Request)
 	if err != nil {
-		return nil, keyUsages{}, err
+		return nil, issuing.Usages{}, err
 	}
 	if err := s.policy.check(request, csr.Spec.Usages); err != nil {
-		return nil, keyUsages{}, err
+		return nil, issuing.Usages{}, err
 	}
 	if err := request.CheckSignature(); err != nil {
-		return nil, keyUsages{}, fmt.Errorf("the request is not signed by the key that it is for: %w", err)
+		return nil, issuing.Usages{}, fmt.Errorf("the request is not signed by the key that it is for: %w", err)
 	}
-	usages, err := usagesOf(csr.Spec.Usages)
+	usages, err := issuing.UsagesOf(csr.Spec.Usages)
 	return request, usages, err
 }
 

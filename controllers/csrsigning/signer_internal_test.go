@@ -100,7 +100,7 @@ func TestRequestsThatTheAPIServerTakesNoMore(t *testing.T) {
 					t.Errorf("last condition %+v, want Failed because of %q", last, test.wantFailed)
 				}
 			default:
-				certificate := parseCertificate(t, after.Status.Certificate)
+				certificate := certificates.Parse(t, after.Status.Certificate)
 				if err := certificate.CheckSignatureFrom(ca.Certificate); err != nil || certificate.IsCA {
 					t.Errorf("CA %t, error %v", certificate.IsCA, err)
 				}

@@ -9,6 +9,7 @@ import (
 	"crypto/rand"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/asn1"
 	"encoding/pem"
 	"fmt"
 	"math/big"
@@ -93,6 +94,30 @@ func Request(t testing.TB, template *x509.CertificateRequest, key crypto.Signer)
 		t.Fatal(err)
 	}
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})
+}
+
+// Parse reads a certificate in PEM, which nothing else may follow.
+func Parse(t testing.TB, data []byte) *x509.Certificate {
+	t.Helper()
+	block, rest := pem.Decode(data)
+	if block == nil || block.Type != "CERTIFICATE" || len(rest) > 0 {
+		t.Fatalf("not one block CERTIFICATE: %q", data)
+	}
+	certificate, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return certificate
+}
+
+// ToBeCA is the extension by which a request asks to become a CA.
+func ToBeCA(t testing.TB) pkix.Extension {
+	t.Helper()
+	value, err := asn1.Marshal(struct{ IsCA bool }{true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pkix.Extension{Id: asn1.ObjectIdentifier{2, 5, 29, 19}, Critical: true, Value: value}
 }
 
 // Mount is a directory that changes as a mounted Secret or ConfigMap does: its

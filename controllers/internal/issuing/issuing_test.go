@@ -1,7 +1,9 @@
-package csrsigning
+package issuing
 
 import (
+	"crypto/ecdsa"
 	"crypto/ed25519"
+	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/rsa"
 	"crypto/x509"
@@ -15,12 +17,12 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	"k8s.io/utils/ptr"
 
 	"github.com/wheelhouse-project/wheelhouse/controllers/internal/csrpolicy"
-	"github.com/wheelhouse-project/wheelhouse/controllers/internal/keymaterial"
 	"github.com/wheelhouse-project/wheelhouse/test/certificates"
 )
 
@@ -40,7 +42,7 @@ func TestLifetimes(t *testing.T) {
 		{ptr.To[int32](-1), day, 10 * time.Minute},
 		{ptr.To[int32](3600), time.Minute, time.Minute}, // the longest life goes first
 	} {
-		if got := lifetime(test.asked, test.longest); got != test.want {
+		if got := Lifetime(test.asked, test.longest); got != test.want {
 			t.Errorf("%v of at most %s: %s, want %s", ptr.Deref(test.asked, 0), test.longest, got, test.want)
 		}
 	}
@@ -95,7 +97,7 @@ func TestUsages(t *testing.T) {
 		"crl sign", "encipher only", "decipher only", "any", "server auth", "client auth", "code signing", "email protection", "s/mime",
 		"ipsec end system", "ipsec tunnel", "ipsec user", "timestamping", "ocsp signing", "microsoft sgc", "netscape sgc",
 	}
-	usages, err := usagesOf(every)
+	usages, err := UsagesOf(every)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,39 +107,12 @@ func TestUsages(t *testing.T) {
 	if len(usages.extended) != 12 || !slices.IsSorted(usages.extended) {
 		t.Errorf("extended usages %v, want 12 in their order", usages.extended)
 	}
-	if _, err := usagesOf([]certificatesv1.KeyUsage{"client auth", "world domination"}); err == nil || !strings.Contains(err.Error(), "world domination") {
+	if _, err := UsagesOf([]certificatesv1.KeyUsage{"client auth", "world domination"}); err == nil || !strings.Contains(err.Error(), "world domination") {
 		t.Errorf("error %v of an unknown usage", err)
 	}
-	if usages, err := usagesOf(nil); err != nil || usages.key != 0 || usages.extended != nil {
+	if usages, err := UsagesOf(nil); err != nil || usages.key != 0 || usages.extended != nil {
 		t.Errorf("of no usages: %+v, error %v", usages, err)
 	}
-}
-
-// basicConstraints is what a request would have to ask for to become a CA.
-func basicConstraints(t testing.TB) pkix.Extension {
-	t.Helper()
-	value, err := asn1.Marshal(struct{ IsCA bool }{true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return pkix.Extension{Id: asn1.ObjectIdentifier{2, 5, 29, 19}, Critical: true, Value: value}
-}
-
-func pairOf(ca *certificates.Authority) *keymaterial.SigningPair {
-	return &keymaterial.SigningPair{Certificate: ca.Certificate, Key: ca.Key}
-}
-
-func parseCertificate(t testing.TB, data []byte) *x509.Certificate {
-	t.Helper()
-	block, rest := pem.Decode(data)
-	if block == nil || block.Type != "CERTIFICATE" || len(rest) > 0 {
-		t.Fatalf("not one block CERTIFICATE: %q", data)
-	}
-	certificate, err := x509.ParseCertificate(block.Bytes)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return certificate
 }
 
 func TestCertificates(t *testing.T) {
@@ -159,7 +134,7 @@ func TestCertificates(t *testing.T) {
 		IPAddresses:     []net.IP{{10, 0, 0, 1}},
 		EmailAddresses:  []string{"a@example.com"},
 		URIs:            []*url.URL{{Scheme: "spiffe", Host: "a"}},
-		ExtraExtensions: []pkix.Extension{basicConstraints(t), {Id: asn1.ObjectIdentifier{1, 2, 3, 4}, Value: []byte{5, 0}}},
+		ExtraExtensions: []pkix.Extension{certificates.ToBeCA(t), {Id: asn1.ObjectIdentifier{1, 2, 3, 4}, Value: []byte{5, 0}}},
 	}
 	now := time.Now()
 	for name, requestPEM := range map[string][]byte{
@@ -172,15 +147,15 @@ func TestCertificates(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			usages, err := usagesOf([]certificatesv1.KeyUsage{"digital signature", "client auth"})
+			usages, err := UsagesOf([]certificatesv1.KeyUsage{"digital signature", "client auth"})
 			if err != nil {
 				t.Fatal(err)
 			}
-			signed, err := sign(pairOf(ca), request, usages, time.Hour, now)
+			signed, err := Sign(ca.Certificate, ca.Key, request, usages, time.Hour, now)
 			if err != nil {
 				t.Fatal(err)
 			}
-			certificate := parseCertificate(t, signed)
+			certificate := certificates.Parse(t, signed)
 			if err := ca.Verify(certificate, now, x509.ExtKeyUsageClientAuth); err != nil {
 				t.Error(err)
 			}
@@ -214,56 +189,168 @@ func TestCertificates(t *testing.T) {
 
 func TestWhatCannotBeWrittenIsTheFaultOfTheRequest(t *testing.T) {
 	ca := certificates.New(t, "ca", nil)
-	request, err := csrpolicy.Parse(certificates.Request(t, &x509.CertificateRequest{}, certificates.NewKey(t)))
-	if err != nil {
-		t.Fatal(err)
+	readable := func(der []byte) *x509.CertificateRequest {
+		request, err := x509.ParseCertificateRequest(der)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return request
 	}
-	request.Subject.CommonName = "\xff" // as of a T61String
-	_, err = sign(pairOf(ca), request, keyUsages{}, time.Hour, time.Now())
-	var refused requestError
-	if !errors.As(err, &refused) {
-		t.Errorf("error %v, want one of the request", err)
-	}
-	if _, err = sign(pairOf(ca), request, keyUsages{}, time.Hour, ca.Certificate.NotAfter.Add(time.Hour)); errors.As(err, &refused) {
-		t.Errorf("the end of the CA is the fault of the request: %v", err)
+	odd := readable(derOf(t, certificates.Request(t, &x509.CertificateRequest{}, certificates.NewKey(t))))
+	odd.Subject.CommonName = "\xff" // as of a T61String
+	for name, request := range map[string]*x509.CertificateRequest{
+		"a name that is not UTF-8": odd,
+		"a key of DSA":             readable(requestFor(t, dsa(t), []byte{2, 1, 4})),
+		"a key of unknown kind":    readable(requestFor(t, pkix.AlgorithmIdentifier{Algorithm: asn1.ObjectIdentifier{1, 2, 3, 4}}, []byte{1})),
+	} {
+		_, err := Sign(ca.Certificate, ca.Key, request, Usages{}, time.Hour, time.Now())
+		if _, ok := errors.AsType[RequestError](err); !ok {
+			t.Errorf("%s: error %v, want one of the request", name, err)
+		}
+		_, err = Sign(ca.Certificate, ca.Key, request, Usages{}, time.Hour, ca.Certificate.NotAfter.Add(time.Hour))
+		if _, ok := errors.AsType[RequestError](err); err == nil || ok {
+			t.Errorf("%s: the end of the CA is the fault of the request: %v", name, err)
+		}
 	}
 }
 
-func FuzzSign(f *testing.F) {
-	ca := certificates.New(f, "ca", nil)
-	key := certificates.NewKey(f)
-	_, edKey, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		f.Fatal(err)
+// derOf a PEM block.
+func derOf(t testing.TB, data []byte) []byte {
+	t.Helper()
+	block, _ := pem.Decode(data)
+	if block == nil {
+		t.Fatalf("no PEM: %q", data)
 	}
+	return block.Bytes
+}
+
+// dsa is the algorithm of keys that x509 reads, but does not write.
+func dsa(t testing.TB) pkix.AlgorithmIdentifier {
+	t.Helper()
+	parameters, err := asn1.Marshal(struct{ P, Q, G int }{23, 11, 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pkix.AlgorithmIdentifier{
+		Algorithm:  asn1.ObjectIdentifier{1, 2, 840, 10040, 4, 1},
+		Parameters: asn1.RawValue{FullBytes: parameters},
+	}
+}
+
+// requestFor any public key, with a signature that nobody made.
+func requestFor(t testing.TB, algorithm pkix.AlgorithmIdentifier, key []byte) []byte {
+	t.Helper()
+	type publicKey struct {
+		Algorithm pkix.AlgorithmIdentifier
+		Key       asn1.BitString
+	}
+	type info struct {
+		Version    int
+		Subject    pkix.RDNSequence
+		PublicKey  publicKey
+		Attributes []asn1.RawValue `asn1:"tag:0"`
+	}
+	der, err := asn1.Marshal(struct {
+		Info      info
+		Algorithm pkix.AlgorithmIdentifier
+		Signature asn1.BitString
+	}{
+		info{PublicKey: publicKey{algorithm, asn1.BitString{Bytes: key, BitLength: 8 * len(key)}}},
+		pkix.AlgorithmIdentifier{Algorithm: asn1.ObjectIdentifier{1, 2, 840, 10045, 4, 3, 2}},
+		asn1.BitString{Bytes: []byte{1}, BitLength: 8},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return der
+}
+
+// addRequests gives a fuzz target requests of all sorts, in PEM and in DER.
+func addRequests(f *testing.F) {
+	f.Helper()
 	names := make([]string, 1000)
 	for i := range names {
 		names[i] = strings.Repeat("a", 60) + ".example.com"
 	}
-	f.Add(certificates.Request(f, &x509.CertificateRequest{DNSNames: names}, key))
-	f.Add(certificates.Request(f, &x509.CertificateRequest{URIs: []*url.URL{{Scheme: "x", Host: "y"}}}, edKey))
-	f.Add(certificates.Request(f, &x509.CertificateRequest{ExtraExtensions: []pkix.Extension{basicConstraints(f)}}, key))
+	_, edKey, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		f.Fatal(err)
+	}
+	smallRSA, err := rsa.GenerateKey(rand.Reader, 1024) //nolint:gosec // requests may hold such a key
+	if err != nil {
+		f.Fatal(err)
+	}
+	key := certificates.NewKey(f)
+	everything := &x509.CertificateRequest{
+		Subject:  pkix.Name{CommonName: "system:node:n1", Organization: []string{"system:nodes"}, Country: []string{"DE"}, SerialNumber: "1"},
+		DNSNames: []string{"n1"}, IPAddresses: []net.IP{{10, 0, 0, 1}, net.ParseIP("fd00::1")},
+		EmailAddresses: []string{"a@example.com"}, URIs: []*url.URL{{Scheme: "spiffe", Host: "a", Path: "/b"}},
+	}
+	requests := [][]byte{
+		certificates.Request(f, everything, key),
+		certificates.Request(f, &x509.CertificateRequest{DNSNames: names}, key),
+		certificates.Request(f, &x509.CertificateRequest{URIs: []*url.URL{{Scheme: "x", Host: "y"}}}, edKey),
+		certificates.Request(f, &x509.CertificateRequest{ExtraExtensions: []pkix.Extension{certificates.ToBeCA(f)}}, key),
+		certificates.Request(f, &x509.CertificateRequest{}, smallRSA),
+	}
+	for _, curve := range []elliptic.Curve{elliptic.P224(), elliptic.P521()} {
+		key, err := ecdsa.GenerateKey(curve, rand.Reader)
+		if err != nil {
+			f.Fatal(err)
+		}
+		requests = append(requests, certificates.Request(f, &x509.CertificateRequest{}, key))
+	}
+	for _, request := range requests {
+		f.Add(request)
+		f.Add(derOf(f, request))
+	}
+	f.Add(requestFor(f, dsa(f), []byte{2, 1, 4}))
+	f.Add(requestFor(f, pkix.AlgorithmIdentifier{Algorithm: asn1.ObjectIdentifier{1, 2, 3, 4}}, []byte{1}))
 	f.Add([]byte("-----BEGIN CERTIFICATE REQUEST-----\nMIIB\n-----END CERTIFICATE REQUEST-----\n"))
-	usages, err := usagesOf([]certificatesv1.KeyUsage{"digital signature", "client auth"})
+	f.Add([]byte("-----BEGIN CERTIFICATE REQUEST-----\nMIIB"))
+	f.Add(append(certificates.Request(f, everything, key), certificates.Request(f, everything, edKey)...))
+}
+
+// Whatever somebody asks for, a certificate grants no more than was allowed.
+func FuzzSign(f *testing.F) {
+	ca := certificates.New(f, "ca", nil)
+	addRequests(f)
+	usages, err := UsagesOf([]certificatesv1.KeyUsage{"digital signature", "client auth"})
 	if err != nil {
 		f.Fatal(err)
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		request, err := csrpolicy.Parse(data)
 		if err != nil {
-			return
+			request, err = x509.ParseCertificateRequest(data)
 		}
-		now := time.Now()
-		signed, err := sign(pairOf(ca), request, usages, time.Hour, now)
 		if err != nil {
 			return
 		}
-		certificate := parseCertificate(t, signed)
-		if certificate.IsCA || certificate.NotAfter.After(now.Add(time.Hour)) || certificate.KeyUsage != x509.KeyUsageDigitalSignature {
+		now := time.Now()
+		signed, err := Sign(ca.Certificate, ca.Key, request, usages, time.Hour, now)
+		if err != nil {
+			if _, ok := errors.AsType[RequestError](err); !ok || !utf8.ValidString(err.Error()) {
+				t.Errorf("error %q: want one of the request, in text", err)
+			}
+			return
+		}
+		certificate := certificates.Parse(t, signed)
+		if certificate.IsCA || !certificate.BasicConstraintsValid || certificate.NotAfter.After(now.Add(time.Hour)) ||
+			certificate.KeyUsage != x509.KeyUsageDigitalSignature ||
+			!slices.Equal(certificate.ExtKeyUsage, []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}) || len(certificate.UnknownExtKeyUsage) > 0 {
 			t.Errorf("too much is granted: %+v", certificate)
 		}
 		if err := certificate.CheckSignatureFrom(ca.Certificate); err != nil {
 			t.Error(err)
+		}
+		// What a signer has checked of the request holds of the certificate.
+		if !slices.Equal(certificate.Subject.Organization, request.Subject.Organization) || certificate.Subject.CommonName != request.Subject.CommonName {
+			t.Errorf("subject %s, want %s", certificate.Subject, request.Subject)
+		}
+		if !slices.Equal(certificate.DNSNames, request.DNSNames) || !slices.Equal(certificate.EmailAddresses, request.EmailAddresses) ||
+			!slices.EqualFunc(certificate.IPAddresses, request.IPAddresses, net.IP.Equal) || len(certificate.URIs) != len(request.URIs) {
+			t.Errorf("names %+v, want %+v", certificate, request)
 		}
 	})
 }

@@ -80,8 +80,8 @@ type State struct {
 	Resource apischema.GroupVersionResource
 	// Synced: all of the resource has been shown.
 	Synced bool
-	// Failing monitors cannot list or watch. Overdue ones have not synced
-	// within SyncTimeout because of that.
+	// Failing monitors have not synced and cannot list or watch. Overdue ones
+	// have not synced within SyncTimeout because of that.
 	Failing, Overdue bool
 	// Age since the monitor was started.
 	Age time.Duration
@@ -278,7 +278,7 @@ func (s *Set) awaitSync(ctx context.Context, awaited *Monitor) {
 		now := s.o.Clock.Now()
 		s.mu.Lock()
 		awaited.synced = err == nil
-		awaited.failing = awaited.Informer.Err() != nil
+		awaited.failing = err != nil && awaited.Informer.Err() != nil
 		late := err != nil && now.Sub(reported) >= SyncTimeout
 		awaited.overdue = awaited.failing && now.Sub(awaited.started) >= SyncTimeout
 		ended := awaited.ended

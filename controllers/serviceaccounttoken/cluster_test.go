@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -74,6 +75,33 @@ func TestTheKeyFileIsFollowed(t *testing.T) {
 	}
 	if !strings.Contains(told, keyID(t, ecKey)) {
 		t.Error("nobody is told by which key tokens are signed")
+	}
+}
+
+// A CA file that is gone takes nothing away: the CA of before is given until there is another.
+func TestACAFileThatIsGoneIsToldOf(t *testing.T) {
+	t.Parallel()
+	w := started(t)
+	w.account("a")
+	w.secret("first", "a")
+	w.filled("first")
+	before := w.read(w.caFile)
+	if err := os.Remove(w.caFile); err != nil {
+		t.Fatal(err)
+	}
+	harness.Eventually(t, soon, "rejection", func(context.Context) error {
+		if summary := w.summary(); !strings.Contains(summary, `"rejected":{`) || !strings.Contains(summary, "no such file") {
+			return errors.New(summary)
+		}
+		return nil
+	})
+	w.secret("second", "a")
+	w.filledWith("second", before)
+	w.write(w.caFile, bytes.Repeat(before, 2)) // twice the same is another bundle
+	w.filled("second")
+	w.filled("first")
+	if summary := w.summary(); strings.Contains(summary, `"rejected":{`) {
+		t.Error(summary)
 	}
 }
 

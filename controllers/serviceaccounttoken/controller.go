@@ -71,8 +71,8 @@ type tokenController struct {
 	secretQueue  *work.Queue[secretKey]
 	accountQueue *work.Queue[accountKey]
 	signer       *keymaterial.Source[*signer]
-	// ca is nil when the API server is verified by the system's roots: there is
-	// no bundle then that could be given to anybody.
+	// ca is an empty bundle while the API server is verified by the system's roots:
+	// there is none then that could be given to anybody.
 	ca *keymaterial.Source[*keymaterial.Bundle]
 }
 
@@ -130,16 +130,10 @@ func (c *tokenController) followFiles(env controller.Env, section *schema.Servic
 		return err
 	}
 	c.tellKey()
-	made.Runners = c.signer.Runners()
-	if bundle, _ := env.ServerCA(); keymaterial.NoRootCA(section.RootCAFile, bundle) != "" {
-		c.logger.Warn("Token secrets get no CA: rootCAFile is not set, and this process verifies the API server by the system's certificates")
-		made.Handler = keymaterial.Report{c.signer}
-		return nil
-	}
-	if c.ca, err = keymaterial.NewRootCA(env, section.RootCAFile, c.fillAll); err != nil {
+	if c.ca, err = keymaterial.NewOptionalRootCA(env, section.RootCAFile, c.fillAll); err != nil {
 		return err
 	}
-	made.Runners = append(made.Runners, c.ca.Runners()...)
+	made.Runners = append(c.signer.Runners(), c.ca.Runners()...)
 	made.Handler = keymaterial.Report{c.signer, c.ca}
 	return nil
 }

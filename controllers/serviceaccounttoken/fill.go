@@ -18,12 +18,7 @@ import (
 const immutableReason = "ImmutableTokenSecret"
 
 // ownCA is what each Secret gets; empty when there is none to give.
-func (c *tokenController) ownCA() []byte {
-	if c.ca == nil {
-		return nil
-	}
-	return []byte(c.ca.Current().PEM)
-}
+func (c *tokenController) ownCA() []byte { return []byte(c.ca.Current().PEM) }
 
 // fill a Secret with what it lacks. It is written as it was judged: when it has
 // changed since, nothing is, and the event of the change brings it back. So no

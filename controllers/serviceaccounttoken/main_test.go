@@ -230,10 +230,14 @@ func (w *world) eventually(name, what string, check func(*corev1.Secret) error) 
 	return secret
 }
 
-// filled waits until a Secret has everything.
+// filled waits until a Secret has everything, and the CA that the file holds.
 func (w *world) filled(name string) *corev1.Secret {
 	w.t.Helper()
-	ca := w.read(w.caFile)
+	return w.filledWith(name, w.read(w.caFile))
+}
+
+func (w *world) filledWith(name string, ca []byte) *corev1.Secret {
+	w.t.Helper()
 	return w.eventually(name, "content", func(secret *corev1.Secret) error {
 		switch {
 		case len(secret.Data["token"]) == 0:

@@ -25,11 +25,31 @@ type Bundle struct {
 // NewRootCA follows the bundle by which the API server is verified: that in
 // file, or, when file is empty, the one that this process itself uses.
 func NewRootCA(env controller.Env, file string, onChange func()) (*Source[*Bundle], error) {
+	return followRootCA(env, file, parseBundle, onChange)
+}
+
+// NewOptionalRootCA is NewRootCA for whoever can do without: as long as neither
+// file nor this process has a bundle, since it trusts the system's certificates,
+// an empty one is in use. One that there was once stays in use.
+func NewOptionalRootCA(env controller.Env, file string, onChange func()) (*Source[*Bundle], error) {
+	none := file == ""
+	parse := func(data []byte, now time.Time) (*Bundle, []string, error) {
+		if none && len(data) == 0 {
+			return &Bundle{}, []string{NoRootCA(file, data)}, nil
+		}
+		bundle, warnings, err := parseBundle(data, now)
+		none = none && err != nil
+		return bundle, warnings, err
+	}
+	return followRootCA(env, file, parse, onChange)
+}
+
+func followRootCA(
+	env controller.Env, file string, parse func(data []byte, now time.Time) (*Bundle, []string, error), onChange func(),
+) (*Source[*Bundle], error) {
 	o := Options[*Bundle]{
-		Name: "root CA",
-		Parse: func(contents [][]byte, now time.Time) (*Bundle, []string, error) {
-			return parseBundle(contents[0], now)
-		},
+		Name:     "root CA",
+		Parse:    func(contents [][]byte, now time.Time) (*Bundle, []string, error) { return parse(contents[0], now) },
 		Validity: (*Bundle).validity,
 		Remedy:   "give a PEM file with the CA certificates that verify the API server, and nothing else",
 		OnChange: onChange,

@@ -446,6 +446,50 @@ func TestTheCAOfTheProcessIsFollowed(t *testing.T) {
 	stop()
 }
 
+// Whoever can do without a CA gets the first that there is, and keeps the last.
+func TestACAOfTheProcessMayComeLater(t *testing.T) {
+	first, second := certificates.New(t, "first", nil), certificates.New(t, "second", nil)
+	w := newWorld()
+	var changes atomic.Int32
+	s, err := NewOptionalRootCA(w.env, "", func() { changes.Add(1) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := s.Current(); got.PEM != "" {
+		t.Errorf("in use: %q", got.PEM)
+	}
+	if status := s.Status(); status.Rejected != nil || status.Problem != "" || len(status.Warnings) != 1 ||
+		!strings.Contains(status.Warnings[0], "set rootCAFile") {
+		t.Errorf("status %+v", status)
+	}
+	stop := run(t, s)
+	w.setServerCA(nil)
+	w.setServerCA([]byte("no certificate"))
+	eventuallyRejected(t, s.Status, "no PEM file")
+	if got := s.Current(); got.PEM != "" {
+		t.Errorf("in use: %q", got.PEM)
+	}
+	for i, ca := range []*certificates.Authority{first, second} {
+		w.setServerCA(ca.CertPEM)
+		eventuallyCurrent(t, s, "CA", func(b *Bundle) bool { return b.PEM == string(ca.CertPEM) })
+		toldOf(t, &changes, int32(i+1))
+	}
+	if status := s.Status(); status.Rejected != nil || len(status.Warnings) != 0 {
+		t.Errorf("status %+v", status)
+	}
+	w.setServerCA(nil)
+	eventuallyRejected(t, s.Status, "empty")
+	if got := s.Current(); got.PEM != string(second.CertPEM) {
+		t.Errorf("in use: %q", got.PEM)
+	}
+	stop()
+
+	missing := filepath.Join(t.TempDir(), "ca.crt")
+	if _, err := NewOptionalRootCA(w.env, missing, nil); err == nil || !strings.Contains(err.Error(), missing) {
+		t.Errorf("error %v of a file that is not there", err)
+	}
+}
+
 func TestBundles(t *testing.T) {
 	now := time.Now()
 	ca, other := certificates.New(t, "ca", nil), certificates.New(t, "other", nil)

@@ -80,11 +80,15 @@ func CertificateSigningRequestCleanerControllerSection() SectionType {
 // certificatesigningrequest-signing-controller, which signs approved requests.
 // Workers is per signer. It has nothing to do unless a CA is given: either
 // CertFile and KeyFile for all four signers, or a pair each for some of them.
+// Contents of the files are followed while the process runs: a pair that cannot be
+// used is rejected, and the one before goes on signing.
 type CertificateSigningRequestSigningController struct {
 	ControllerSettings `json:",inline"`
-	// CertFile is the CA of all four signers. Default: empty.
+	// CertFile holds the one CA certificate of all four signers, in PEM; the file is
+	// followed while the process runs. Default: empty.
 	CertFile string `json:"certFile" check:"format=path"`
-	// KeyFile is the key of that CA. Default: empty.
+	// KeyFile holds the private key of that CA, in PEM; the file is followed while the
+	// process runs. Default: empty.
 	KeyFile string `json:"keyFile" check:"format=path"`
 	// KubeletServing is the CA of kubernetes.io/kubelet-serving.
 	KubeletServing Signer `json:"kubeletServing"`
@@ -101,9 +105,11 @@ type CertificateSigningRequestSigningController struct {
 // Signer is the CA of one signer. Contents of the files are followed while the
 // process runs.
 type Signer struct {
-	// CertFile holds the one CA certificate, in PEM. Default: empty.
+	// CertFile holds the one CA certificate, in PEM; the file is followed while the
+	// process runs. Default: empty.
 	CertFile string `json:"certFile" check:"format=path"`
-	// KeyFile holds its private key, in PEM. Default: empty.
+	// KeyFile holds its private key, in PEM; the file is followed while the process
+	// runs. Default: empty.
 	KeyFile string `json:"keyFile" check:"format=path"`
 }
 
@@ -138,8 +144,10 @@ func ClusterRoleAggregationControllerSection() SectionType {
 // the CA of the API server's serving certificate as a ClusterTrustBundle.
 type KubeAPIServerServingClusterTrustBundlePublisherController struct {
 	ControllerSettings `json:",inline"`
-	// RootCAFile is the PEM bundle to publish. Default: empty, the CA that the
-	// process itself trusts for the API server.
+	// RootCAFile is the PEM bundle to publish; the file is followed while the process
+	// runs, and while it cannot be used the bundle of before stays published.
+	// Default: empty, the CA that the process itself trusts for the API server, which
+	// is followed too.
 	RootCAFile string `json:"rootCAFile" check:"format=path"`
 }
 
@@ -210,8 +218,10 @@ func PodCertificateRequestCleanerControllerSection() SectionType {
 // kube-root-ca.crt in every namespace.
 type RootCACertificatePublisherController struct {
 	ControllerSettings `json:",inline"`
-	// RootCAFile is the PEM bundle to publish. Default: empty, the CA that the
-	// process itself trusts for the API server.
+	// RootCAFile is the PEM bundle to publish; the file is followed while the process
+	// runs, and while it cannot be used the bundle of before stays published.
+	// Default: empty, the CA that the process itself trusts for the API server, which
+	// is followed too.
 	RootCAFile string `json:"rootCAFile" check:"format=path"`
 }
 
@@ -244,11 +254,14 @@ func ServiceAccountControllerSection() SectionType {
 // of which there are two. It has nothing to do unless KeyFile is set.
 type ServiceAccountTokenController struct {
 	ControllerSettings `json:",inline"`
-	// KeyFile holds the RSA or ECDSA private key that signs the tokens, in PEM.
-	// Default: empty, the controller is then not available.
+	// KeyFile holds the RSA or ECDSA private key that signs the tokens, in PEM; the
+	// file is followed while the process runs, and while it cannot be used the key of
+	// before goes on signing. Default: empty, the controller is then not available.
 	KeyFile string `json:"keyFile" check:"format=path"`
-	// RootCAFile is the PEM bundle put in ca.crt of each token Secret. Default:
-	// empty, the CA that the process itself trusts for the API server.
+	// RootCAFile is the PEM bundle put in ca.crt of each token Secret; the file is
+	// followed while the process runs, and another bundle gets into all of them.
+	// Default: empty, the CA that the process itself trusts for the API server, which
+	// is followed too; ca.crt is left as it is while there is none.
 	RootCAFile string `json:"rootCAFile" check:"format=path"`
 }
 

@@ -12,8 +12,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/cache"
-	watchtools "k8s.io/client-go/tools/watch"
+	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/wheelhouse-project/wheelhouse/test/harness"
 )
@@ -30,31 +29,12 @@ type watched struct {
 // once it has it, and that none is written without a change.
 func (w *world) watch(always string) *watched {
 	w.t.Helper()
-	roles := w.client.RbacV1().ClusterRoles()
-	options := metav1.ListOptions{LabelSelector: "test=" + w.label}
-	list, err := roles.List(w.t.Context(), options)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	events, err := watchtools.NewRetryWatcherWithContext(ctx, list.ResourceVersion, &cache.ListWatch{WatchFuncWithContext: roles.Watch})
-	if err != nil {
-		cancel()
-		w.t.Fatal(err)
-	}
 	seen := &watched{filled: map[string]bool{}, last: map[string]*rbacv1.ClusterRole{}}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for event := range events.ResultChan() {
-			if role, ok := event.Object.(*rbacv1.ClusterRole); ok && role.Labels["test"] == w.label && role.AggregationRule != nil {
-				seen.note(role, always)
-			}
+	mine := metav1.ListOptions{LabelSelector: "test=" + w.label}
+	harness.Follow(w.t, w.client.RbacV1().ClusterRoles(), mine, func(_ watch.EventType, role *rbacv1.ClusterRole) {
+		if role.AggregationRule != nil {
+			seen.note(role, always)
 		}
-	}()
-	w.t.Cleanup(func() {
-		cancel()
-		<-done
 	})
 	return seen
 }

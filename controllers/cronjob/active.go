@@ -8,13 +8,13 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/reference"
 
 	"github.com/wheelhouse-project/wheelhouse/controllers/internal/jobs"
+	"github.com/wheelhouse-project/wheelhouse/controllers/internal/notfound"
 )
 
 // follow takes what has become of the Jobs into the status: which are active,
@@ -92,7 +92,7 @@ func (c *cronJobController) isActive(ctx context.Context, cronJob *batchv1.CronJ
 	}
 	job, err := c.client.BatchV1().Jobs(ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
 	switch {
-	case apierrors.IsNotFound(err):
+	case notfound.ByAPIServer(err):
 		return false, nil
 	case err != nil:
 		return false, fmt.Errorf("get job %s/%s: %w", ref.Namespace, ref.Name, err)

@@ -10,10 +10,10 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
+	"github.com/wheelhouse-project/wheelhouse/controllers/internal/notfound"
 	"github.com/wheelhouse-project/wheelhouse/controllers/internal/ownerindex"
 	"github.com/wheelhouse-project/wheelhouse/runtime/work"
 )
@@ -43,7 +43,7 @@ func (c *cronJobController) reconcile(ctx context.Context, key work.ObjectName) 
 	// 3. What has been done is told even if something else has failed.
 	if !equality.Semantic.DeepEqual(cronJob.Status, stored.Status) {
 		_, writeErr := c.client.BatchV1().CronJobs(key.Namespace).UpdateStatus(ctx, &cronJob, metav1.UpdateOptions{})
-		if writeErr != nil && !apierrors.IsNotFound(writeErr) {
+		if writeErr != nil && !notfound.ByAPIServer(writeErr) {
 			err = errors.Join(err, fmt.Errorf("update status of cronjob %s: %w", key, writeErr))
 		}
 	}
@@ -72,7 +72,7 @@ func (c *cronJobController) lookUp(ctx context.Context, key work.ObjectName) (*b
 		// CronJobs does not show yet.
 		live, err := c.client.BatchV1().CronJobs(key.Namespace).Get(ctx, key.Name, metav1.GetOptions{})
 		switch {
-		case apierrors.IsNotFound(err), err == nil && live.UID != cached.UID:
+		case notfound.ByAPIServer(err), err == nil && live.UID != cached.UID:
 			return nil, nil, nil
 		case err != nil:
 			return nil, nil, fmt.Errorf("get cronjob %s: %w", key, err)

@@ -14,8 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/tools/cache"
-	watchtools "k8s.io/client-go/tools/watch"
 	"k8s.io/utils/ptr"
 
 	"github.com/wheelhouse-project/wheelhouse/test/harness"
@@ -34,36 +32,8 @@ type record struct {
 // watchJobs keeps a record until the test ends.
 func (c *cluster) watchJobs() *record {
 	c.t.Helper()
-	jobs := c.client.BatchV1().Jobs(c.ns)
-	list, err := jobs.List(c.t.Context(), metav1.ListOptions{})
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	events, err := watchtools.NewRetryWatcherWithContext(ctx, list.ResourceVersion, &cache.ListWatch{WatchFuncWithContext: jobs.Watch})
-	if err != nil {
-		cancel()
-		c.t.Fatal(err)
-	}
 	r := &record{uids: map[string]map[types.UID]bool{}, running: map[string]map[types.UID]bool{}, most: map[string]int{}}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for event := range events.ResultChan() {
-			if job, ok := event.Object.(*batchv1.Job); ok {
-				r.note(event.Type, job)
-			} else if ctx.Err() == nil {
-				c.t.Errorf("the watch of jobs broke: %s", inJSON(event.Object))
-			}
-		}
-		if ctx.Err() == nil {
-			c.t.Error("the watch of jobs ended")
-		}
-	}()
-	c.t.Cleanup(func() {
-		cancel()
-		<-done
-	})
+	harness.Follow(c.t, c.client.BatchV1().Jobs(c.ns), metav1.ListOptions{}, r.note)
 	return r
 }
 

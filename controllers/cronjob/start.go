@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/wheelhouse-project/wheelhouse/controllers/internal/jobs"
+	"github.com/wheelhouse-project/wheelhouse/controllers/internal/notfound"
 	"github.com/wheelhouse-project/wheelhouse/controllers/internal/podcontrol"
 )
 
@@ -92,7 +93,7 @@ func (c *cronJobController) deleteJob(ctx context.Context, cronJob *batchv1.Cron
 		PropagationPolicy: &background,
 		Preconditions:     &metav1.Preconditions{UID: &uid},
 	})
-	gone := apierrors.IsNotFound(err) || apierrors.IsConflict(err)
+	gone := notfound.ByAPIServer(err) || apierrors.IsConflict(err)
 	switch {
 	case err == nil:
 		c.events.Eventf(cronJob, v1.EventTypeNormal, successfulDelete, "Deleted job %v", job.GetName())

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/wheelhouse-project/wheelhouse/controllers/internal/availability"
-	"github.com/wheelhouse-project/wheelhouse/controllers/internal/podcensus"
+	"github.com/wheelhouse-project/wheelhouse/test/harness"
 )
 
 // census counts the pods of a namespace by app and node, by a watch, so that no
@@ -37,7 +37,7 @@ type tally struct {
 func (c *cluster) follow() *census {
 	c.t.Helper()
 	s := &census{apps: map[string]*tally{}}
-	podcensus.Follow(c.t, c.client, c.ns, s.note)
+	harness.Follow(c.t, c.client.CoreV1().Pods(c.ns), metav1.ListOptions{}, s.note)
 	return s
 }
 
@@ -130,7 +130,7 @@ func (c *cluster) keepReady(apps ...string) {
 	for _, app := range apps {
 		wanted[app] = true
 	}
-	podcensus.Follow(c.t, c.client, c.ns, func(event watch.EventType, pod *v1.Pod) {
+	harness.Follow(c.t, c.client.CoreV1().Pods(c.ns), metav1.ListOptions{}, func(event watch.EventType, pod *v1.Pod) {
 		if event == watch.Deleted || pod.DeletionTimestamp != nil || pod.Status.Phase != v1.PodPending ||
 			len(apps) > 0 && !wanted[pod.Labels["app"]] {
 			return

@@ -14,6 +14,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/wheelhouse-project/wheelhouse/controllers/internal/claim"
+	"github.com/wheelhouse-project/wheelhouse/controllers/internal/notfound"
 	"github.com/wheelhouse-project/wheelhouse/controllers/internal/ownerindex"
 	"github.com/wheelhouse-project/wheelhouse/controllers/internal/revisions"
 	"github.com/wheelhouse-project/wheelhouse/controllers/internal/templatehash"
@@ -187,7 +188,7 @@ func (c *daemonSetController) relabel(ctx context.Context, pod *v1.Pod, hash str
 		return nil, fmt.Errorf("label pod %s: %w", pod.Name, err)
 	}
 	relabelled, err := c.client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.MergePatchType, patch, metav1.PatchOptions{})
-	if apierrors.IsNotFound(err) {
+	if notfound.ByAPIServer(err) {
 		return pod, nil
 	}
 	if err != nil {

@@ -17,7 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 
-	"github.com/wheelhouse-project/wheelhouse/controllers/internal/podcensus"
 	"github.com/wheelhouse-project/wheelhouse/test/apiproxy"
 	"github.com/wheelhouse-project/wheelhouse/test/harness"
 )
@@ -34,7 +33,7 @@ func TestAcceptance07_FailedPodsAreReplacedWithBackOff(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := start(t, 1)
-			podcensus.Follow(t, c.client, c.ns, func(event watch.EventType, pod *v1.Pod) {
+			harness.Follow(t, c.client.CoreV1().Pods(c.ns), metav1.ListOptions{}, func(event watch.EventType, pod *v1.Pod) {
 				if event != watch.Added {
 					return
 				}

@@ -16,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/wheelhouse-project/wheelhouse/controllers/daemonset"
-	"github.com/wheelhouse-project/wheelhouse/controllers/internal/podcensus"
 	"github.com/wheelhouse-project/wheelhouse/test/apiproxy"
 	"github.com/wheelhouse-project/wheelhouse/test/controlplane"
 	"github.com/wheelhouse-project/wheelhouse/test/harness"
@@ -190,7 +189,7 @@ func TestDeletionsThatAreCutOffAreFinished(t *testing.T) {
 	// A pod that is marked for long, and goes all the same.
 	var finished atomic.Int64
 	marked := map[types.UID]time.Time{}
-	podcensus.Follow(t, c.client, c.ns, func(event watch.EventType, pod *v1.Pod) {
+	harness.Follow(t, c.client.CoreV1().Pods(c.ns), metav1.ListOptions{}, func(event watch.EventType, pod *v1.Pod) {
 		since, known := marked[pod.UID]
 		switch {
 		case event != watch.Deleted && pod.DeletionTimestamp != nil && !known:

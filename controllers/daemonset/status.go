@@ -11,6 +11,7 @@ import (
 
 	"github.com/wheelhouse-project/wheelhouse/controllers/internal/availability"
 	"github.com/wheelhouse-project/wheelhouse/controllers/internal/holdback"
+	"github.com/wheelhouse-project/wheelhouse/controllers/internal/notfound"
 	"github.com/wheelhouse-project/wheelhouse/runtime/work"
 )
 
@@ -129,7 +130,7 @@ func (c *daemonSetController) writeStatus(ctx context.Context, ds *appsv1.Daemon
 	_, err := api.UpdateStatus(ctx, &changed, metav1.UpdateOptions{})
 	if apierrors.IsConflict(err) {
 		live, getErr := api.Get(ctx, ds.Name, metav1.GetOptions{})
-		if apierrors.IsNotFound(getErr) || getErr == nil && live.UID != ds.UID {
+		if notfound.ByAPIServer(getErr) || getErr == nil && live.UID != ds.UID {
 			return nil
 		}
 		if getErr != nil {
@@ -138,7 +139,7 @@ func (c *daemonSetController) writeStatus(ctx context.Context, ds *appsv1.Daemon
 		counted.into(&live.Status)
 		_, err = api.UpdateStatus(ctx, live, metav1.UpdateOptions{})
 	}
-	if apierrors.IsNotFound(err) {
+	if notfound.ByAPIServer(err) {
 		return nil
 	}
 	return err

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apischema "k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
 
@@ -200,29 +201,17 @@ func TestAcceptance07_PauseAndResume(t *testing.T) {
 // watchReasons collects the reasons of the Progressing condition.
 func (c *cluster) watchReasons(name string) func() []string {
 	c.t.Helper()
-	watcher, err := c.client.AppsV1().Deployments(c.ns).Watch(c.t.Context(), metav1.ListOptions{FieldSelector: "metadata.name=" + name})
-	if err != nil {
-		c.t.Fatal(err)
-	}
 	var reasons []string
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		for event := range watcher.ResultChan() {
-			d, ok := event.Object.(*appsv1.Deployment)
-			if !ok {
-				continue
-			}
-			for _, condition := range d.Status.Conditions {
-				if condition.Type == appsv1.DeploymentProgressing {
-					reasons = append(reasons, condition.Reason)
-				}
+	only := metav1.ListOptions{FieldSelector: "metadata.name=" + name}
+	stop := harness.Follow(c.t, c.client.AppsV1().Deployments(c.ns), only, func(_ watch.EventType, d *appsv1.Deployment) {
+		for _, condition := range d.Status.Conditions {
+			if condition.Type == appsv1.DeploymentProgressing {
+				reasons = append(reasons, condition.Reason)
 			}
 		}
-	}()
+	})
 	return func() []string {
-		watcher.Stop()
-		<-ended
+		stop()
 		return reasons
 	}
 }

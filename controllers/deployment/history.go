@@ -10,6 +10,8 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/wheelhouse-project/wheelhouse/controllers/internal/notfound"
 )
 
 // cleanUpHistory deletes the oldest revisions beyond spec.revisionHistoryLimit.
@@ -45,7 +47,7 @@ func (r *rollout) cleanUpHistory(ctx context.Context) error {
 		uid := rs.UID
 		err := r.client.AppsV1().ReplicaSets(rs.Namespace).
 			Delete(ctx, rs.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}})
-		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		if err != nil && !notfound.ByAPIServer(err) && !apierrors.IsConflict(err) {
 			return fmt.Errorf("delete old replica set %s: %w", rs.Name, err)
 		}
 	}

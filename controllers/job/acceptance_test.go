@@ -60,12 +60,7 @@ func TestAcceptance01_AJobRunsToCompletion(t *testing.T) {
 		{"terminated_pods_tracking_finalizer_total", map[string]string{"event": "add"}, 3},
 		{"terminated_pods_tracking_finalizer_total", map[string]string{"event": "delete"}, 3},
 	} {
-		harness.Eventually(t, soon, "metric "+metric.name, func(context.Context) error {
-			if got := c.metric(metric.name, metric.labels); got != metric.want {
-				return fmt.Errorf("got %v, want %v", got, metric.want)
-			}
-			return nil
-		})
+		c.waitForMetric(metric.name, metric.labels, metric.want)
 	}
 }
 
@@ -251,9 +246,7 @@ func TestAcceptance15_JobsOfOthersAreLeftAlone(t *testing.T) {
 		}
 		return nil
 	})
-	if got := c.metric("jobs_by_external_controller_total", map[string]string{"controller_name": "example.com/x"}); got != 1 {
-		t.Errorf("metric is %v", got)
-	}
+	c.waitForMetric("jobs_by_external_controller_total", map[string]string{"controller_name": "example.com/x"}, 1)
 	for _, write := range c.Writes(podResource) {
 		if strings.HasPrefix(write.Name, "theirs") {
 			t.Errorf("write %+v", write)

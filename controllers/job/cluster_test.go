@@ -494,6 +494,17 @@ func (c *cluster) metric(name string, labels map[string]string) float64 {
 	return sum
 }
 
+// waitForMetric waits until a counter has a value: what it counts may be seen a moment earlier.
+func (c *cluster) waitForMetric(name string, labels map[string]string, want float64) {
+	c.t.Helper()
+	harness.Eventually(c.t, soon, fmt.Sprint("metric ", name, labels), func(context.Context) error {
+		if got := c.metric(name, labels); got != want {
+			return fmt.Errorf("got %v, want %v", got, want)
+		}
+		return nil
+	})
+}
+
 // writes of pods by verb.
 func (c *cluster) writes(verb string) []apiproxy.Request {
 	return c.Proxy.Requests(func(r apiproxy.Request) bool {

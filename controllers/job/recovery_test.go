@@ -15,9 +15,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
-	"github.com/wheelhouse-project/wheelhouse/controllers/internal/podcensus"
 	"github.com/wheelhouse-project/wheelhouse/test/apiproxy"
 	"github.com/wheelhouse-project/wheelhouse/test/harness"
+	"github.com/wheelhouse-project/wheelhouse/test/podcensus"
 )
 
 func TestAcceptance17_PodsOfDeletedJobsAreReleased(t *testing.T) {

@@ -8,9 +8,10 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/wheelhouse-project/wheelhouse/controllers/internal/notfound"
 )
 
 // finalizerPatch has the pod's UID as precondition.
@@ -66,7 +67,7 @@ func (c *jobController) patch(ctx context.Context, pod *v1.Pod, patch finalizerP
 	}
 	_, err = c.control.Client.CoreV1().Pods(pod.Namespace).
 		Patch(ctx, pod.Name, types.StrategicMergePatchType, body, metav1.PatchOptions{})
-	if apierrors.IsNotFound(err) {
+	if notfound.ByAPIServer(err) {
 		return false, nil
 	}
 	return err == nil, err

@@ -12,8 +12,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/wheelhouse-project/wheelhouse/controllers/internal/podcensus"
 	"github.com/wheelhouse-project/wheelhouse/test/harness"
+	"github.com/wheelhouse-project/wheelhouse/test/podcensus"
 )
 
 // course is what happens to a Job, and how that must end.

@@ -1,15 +1,15 @@
 package job_test
 
 import (
-	"context"
 	"sync"
 
 	batchv1 "k8s.io/api/batch/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/cache"
-	watchtools "k8s.io/client-go/tools/watch"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/utils/ptr"
+
+	"github.com/wheelhouse-project/wheelhouse/test/harness"
 )
 
 // statuses follows all statuses that Jobs ever have, and fails the test when
@@ -26,33 +26,7 @@ type statuses struct {
 func (c *cluster) followStatuses() *statuses {
 	c.t.Helper()
 	s := &statuses{c: c, last: map[types.UID]*batchv1.Job{}}
-	list, err := c.client.BatchV1().Jobs(c.ns).List(c.t.Context(), metav1.ListOptions{})
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	events, err := watchtools.NewRetryWatcherWithContext(ctx, list.ResourceVersion, &cache.ListWatch{
-		WatchFuncWithContext: c.client.BatchV1().Jobs(c.ns).Watch,
-	})
-	if err != nil {
-		cancel()
-		c.t.Fatal(err)
-	}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for event := range events.ResultChan() {
-			if j, ok := event.Object.(*batchv1.Job); ok {
-				s.note(j)
-			} else if ctx.Err() == nil {
-				c.t.Errorf("the watch of jobs broke: %s", inJSON(event.Object))
-			}
-		}
-	}()
-	c.t.Cleanup(func() {
-		cancel()
-		<-done
-	})
+	harness.Follow(c.t, c.client.BatchV1().Jobs(c.ns), metav1.ListOptions{}, func(_ watch.EventType, j *batchv1.Job) { s.note(j) })
 	return s
 }
 

@@ -13,8 +13,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/tools/cache"
-	watchtools "k8s.io/client-go/tools/watch"
 
 	"github.com/wheelhouse-project/wheelhouse/controllers/legacytokencleaner"
 	"github.com/wheelhouse-project/wheelhouse/test/harness"
@@ -22,40 +20,19 @@ import (
 
 // touched are the Secrets that were ever marked or deleted, as a watch sees it.
 type touched struct {
-	mu     sync.Mutex
-	names  map[string]bool
-	broken error
+	mu    sync.Mutex
+	names map[string]bool
 }
 
 func (w *world) watchSecrets() *touched {
 	w.t.Helper()
-	all := w.Admin.CoreV1().Secrets(w.Namespace)
-	list, err := all.List(w.t.Context(), metav1.ListOptions{})
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	events, err := watchtools.NewRetryWatcherWithContext(ctx, list.ResourceVersion, &cache.ListWatch{WatchFuncWithContext: all.Watch})
-	if err != nil {
-		cancel()
-		w.t.Fatal(err)
-	}
-	seen, done := &touched{names: map[string]bool{}}, make(chan struct{})
-	go func() {
-		defer close(done)
-		for event := range events.ResultChan() {
-			seen.mu.Lock()
-			if secret, ok := event.Object.(*corev1.Secret); !ok {
-				seen.broken = fmt.Errorf("watch: %+v", event.Object)
-			} else if event.Type == watch.Deleted || secret.Labels[invalidSince] != "" {
-				seen.names[secret.Name] = true
-			}
-			seen.mu.Unlock()
+	seen := &touched{names: map[string]bool{}}
+	harness.Follow(w.t, w.Admin.CoreV1().Secrets(w.Namespace), metav1.ListOptions{}, func(event watch.EventType, secret *corev1.Secret) {
+		seen.mu.Lock()
+		defer seen.mu.Unlock()
+		if event == watch.Deleted || secret.Labels[invalidSince] != "" {
+			seen.names[secret.Name] = true
 		}
-	}()
-	w.t.Cleanup(func() {
-		cancel()
-		<-done
 	})
 	return seen
 }
@@ -123,9 +100,6 @@ func TestReloadsChangeNothing(t *testing.T) {
 	w.pass()
 	seen.mu.Lock()
 	defer seen.mu.Unlock()
-	if seen.broken != nil {
-		t.Fatal(seen.broken)
-	}
 	for touched := range seen.names {
 		if !strings.HasPrefix(touched, "unused-") {
 			t.Errorf("%s was marked or deleted", touched)

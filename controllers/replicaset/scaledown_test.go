@@ -1,9 +1,10 @@
 package replicaset_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -117,18 +118,19 @@ func TestBareReplicaSetsAreSpread(t *testing.T) {
 	if left["node-a"] != 2 || left["node-b"] != 1 || left["node-c"] != 1 {
 		t.Errorf("pods left by node: %v", left)
 	}
-	families, err := c.controller.Metrics.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var found []string
-	for _, family := range families {
-		if family.GetName() == "replicaset_controller_sorting_deletion_age_ratio" {
-			histogram := family.GetMetric()[0].GetHistogram()
-			found = append(found, fmt.Sprintf("%s:%d", family.GetName(), len(histogram.GetBucket())))
+	harness.Eventually(t, minutes, "the metric", func(context.Context) error {
+		families, err := c.controller.Metrics.Gather()
+		if err != nil {
+			return err
 		}
-	}
-	if got := strings.Join(found, " "); got != "replicaset_controller_sorting_deletion_age_ratio:6" {
-		t.Errorf("metrics %s", got)
-	}
+		for _, family := range families {
+			if family.GetName() == "replicaset_controller_sorting_deletion_age_ratio" {
+				if buckets := len(family.GetMetric()[0].GetHistogram().GetBucket()); buckets != 6 {
+					return fmt.Errorf("%d buckets", buckets)
+				}
+				return nil
+			}
+		}
+		return errors.New("it is not there")
+	})
 }

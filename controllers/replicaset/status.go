@@ -13,6 +13,7 @@ import (
 
 	"github.com/wheelhouse-project/wheelhouse/controllers/internal/availability"
 	"github.com/wheelhouse-project/wheelhouse/controllers/internal/holdback"
+	"github.com/wheelhouse-project/wheelhouse/controllers/internal/notfound"
 	"github.com/wheelhouse-project/wheelhouse/runtime/work"
 )
 
@@ -41,7 +42,7 @@ func (e *engine[T]) report(
 	}
 	answer, err := e.kind.UpdateStatus(ctx, object, status)
 	switch {
-	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
+	case apierrors.IsConflict(err), notfound.ByAPIServer(err):
 		// The object has changed or gone since; its event brings the key back.
 		return 0, nil
 	case err != nil:

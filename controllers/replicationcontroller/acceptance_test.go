@@ -18,10 +18,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
-	"github.com/wheelhouse-project/wheelhouse/controllers/internal/podcensus"
 	"github.com/wheelhouse-project/wheelhouse/controllers/replicaset"
 	"github.com/wheelhouse-project/wheelhouse/test/controlplane"
 	"github.com/wheelhouse-project/wheelhouse/test/harness"
+	"github.com/wheelhouse-project/wheelhouse/test/podcensus"
 )
 
 const ofRC = "v1 ReplicationController "

@@ -2,7 +2,9 @@ package rootca
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -10,6 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/wheelhouse-project/wheelhouse/test/harness"
 )
 
 func TestReloadsAtAnyMomentChangeNothing(t *testing.T) {
@@ -73,60 +77,34 @@ func TestReloadsAtAnyMomentChangeNothing(t *testing.T) {
 // ends it, and counts the ConfigMaps by namespace.
 func (w *world) watch() func() (uids map[string]int, wrong func(map[string]bool) []string) {
 	w.t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	options := metav1.ListOptions{FieldSelector: "metadata.name=" + configMapName}
-	list, err := w.Admin.CoreV1().ConfigMaps("").List(ctx, options)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	options.ResourceVersion = list.ResourceVersion
-	watching, err := w.Admin.CoreV1().ConfigMaps("").Watch(ctx, options)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	var mu sync.Mutex
 	mine := map[string]map[types.UID]bool{}
 	contents := map[string]map[string]bool{}
-	done := make(chan struct{})
-	marker := make(chan string, 1)
-	go func() {
-		defer close(done)
-		until := ""
-		for {
-			select {
-			case until = <-marker:
-			case event, ok := <-watching.ResultChan():
-				configMap, isConfigMap := event.Object.(*corev1.ConfigMap)
-				if !ok || !isConfigMap {
-					return
-				}
-				if mine[configMap.Namespace] == nil {
-					mine[configMap.Namespace], contents[configMap.Namespace] = map[types.UID]bool{}, map[string]bool{}
-				}
-				mine[configMap.Namespace][configMap.UID] = true
-				if event.Type != watch.Deleted {
-					contents[configMap.Namespace][configMap.Data[dataKey]] = true
-				}
-			}
-			if until != "" && len(mine[until]) > 0 {
-				return
-			}
+	only := metav1.ListOptions{FieldSelector: "metadata.name=" + configMapName}
+	stop := harness.Follow(w.t, w.Admin.CoreV1().ConfigMaps(""), only, func(event watch.EventType, configMap *corev1.ConfigMap) {
+		mu.Lock()
+		defer mu.Unlock()
+		if mine[configMap.Namespace] == nil {
+			mine[configMap.Namespace], contents[configMap.Namespace] = map[types.UID]bool{}, map[string]bool{}
 		}
-	}()
-	w.t.Cleanup(func() {
-		cancel()
-		watching.Stop()
-		<-done
+		mine[configMap.Namespace][configMap.UID] = true
+		if event != watch.Deleted {
+			contents[configMap.Namespace][configMap.Data[dataKey]] = true
+		}
 	})
 	return func() (map[string]int, func(map[string]bool) []string) {
 		w.t.Helper()
 		last := w.namespace()
 		w.published(last, "")
-		marker <- last
-		select {
-		case <-done:
-		case <-time.After(within):
-			w.t.Fatal("the watch does not see the last ConfigMap")
-		}
+		harness.Eventually(w.t, within, "the last ConfigMap in the watch", func(context.Context) error {
+			mu.Lock()
+			defer mu.Unlock()
+			if len(mine[last]) == 0 {
+				return errors.New("it is not seen yet")
+			}
+			return nil
+		})
+		stop()
 		return w.seen(mine, contents)
 	}
 }

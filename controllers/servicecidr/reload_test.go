@@ -1,7 +1,6 @@
 package servicecidr_test
 
 import (
-	"context"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -12,56 +11,34 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/tools/cache"
-	watchtools "k8s.io/client-go/tools/watch"
 
 	"github.com/wheelhouse-project/wheelhouse/test/apiproxy"
+	"github.com/wheelhouse-project/wheelhouse/test/harness"
 )
 
 // ends of the ServiceCIDRs of a test, as a watch sees them.
 type ends struct {
-	mu     sync.Mutex
-	names  map[string]bool
-	broken error
+	mu    sync.Mutex
+	names map[string]bool
 }
 
 func (w *world) watchEnds() *ends {
 	w.t.Helper()
-	cidrs := w.Admin.NetworkingV1().ServiceCIDRs()
-	list, err := cidrs.List(w.t.Context(), metav1.ListOptions{})
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	events, err := watchtools.NewRetryWatcherWithContext(ctx, list.ResourceVersion, &cache.ListWatch{WatchFuncWithContext: cidrs.Watch})
-	if err != nil {
-		cancel()
-		w.t.Fatal(err)
-	}
-	seen, done := &ends{names: map[string]bool{}}, make(chan struct{})
-	go func() {
-		defer close(done)
-		for event := range events.ResultChan() {
-			seen.mu.Lock()
-			if cidr, ok := event.Object.(*networkingv1.ServiceCIDR); !ok {
-				seen.broken = fmt.Errorf("watch: %+v", event.Object)
-			} else if event.Type == watch.Deleted {
-				seen.names[cidr.Name] = true
-			}
-			seen.mu.Unlock()
+	seen := &ends{names: map[string]bool{}}
+	harness.Follow(w.t, w.Admin.NetworkingV1().ServiceCIDRs(), metav1.ListOptions{}, func(event watch.EventType, cidr *networkingv1.ServiceCIDR) {
+		seen.mu.Lock()
+		defer seen.mu.Unlock()
+		if event == watch.Deleted {
+			seen.names[cidr.Name] = true
 		}
-	}()
-	w.t.Cleanup(func() {
-		cancel()
-		<-done
 	})
 	return seen
 }
 
-func (e *ends) has(name string) (bool, error) {
+func (e *ends) has(name string) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.names[name], e.broken
+	return e.names[name]
 }
 
 // A reload at any moment changes nothing about where the cluster ends up: what
@@ -95,8 +72,8 @@ func TestReloadsChangeNothing(t *testing.T) {
 	for i := range count {
 		if used(i) {
 			w.held(short(i))
-			if gone, err := seen.has(w.name(short(i))); gone || err != nil {
-				t.Errorf("%s went although a service needs it: %t, %v", short(i), gone, err)
+			if seen.has(w.name(short(i))) {
+				t.Errorf("%s went although a service needs it", short(i))
 			}
 			w.deleteService(short(i))
 		}

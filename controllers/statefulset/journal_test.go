@@ -15,7 +15,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/wheelhouse-project/wheelhouse/controllers/internal/availability"
-	"github.com/wheelhouse-project/wheelhouse/controllers/internal/podcensus"
+	"github.com/wheelhouse-project/wheelhouse/test/harness"
 )
 
 // journal follows the pods of ordered sets by a watch, and is the judge of
@@ -51,7 +51,7 @@ func (c *cluster) follow() *journal {
 	j := &journal{t: c.t, sets: map[string]*entries{}}
 	client, ns := c.client, c.ns
 	ctx := context.Background() // that of the test ends before the watch does
-	podcensus.Follow(c.t, client, ns, func(event watch.EventType, pod *v1.Pod) {
+	harness.Follow(c.t, client.CoreV1().Pods(ns), metav1.ListOptions{}, func(event watch.EventType, pod *v1.Pod) {
 		j.note(event, pod)
 		var err error
 		switch {

@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/wheelhouse-project/wheelhouse/controllers/internal/notfound"
 	"github.com/wheelhouse-project/wheelhouse/controllers/internal/podcontrol"
 	"github.com/wheelhouse-project/wheelhouse/runtime/work"
 )
@@ -109,7 +110,7 @@ func (p *pass) deletePod(ctx context.Context, pod *v1.Pod) error {
 	case err == nil:
 		p.done(successfulDelete, "Delete", pod)
 		return nil
-	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
+	case notfound.ByAPIServer(err), apierrors.IsConflict(err):
 		return nil // a conflict means that another pod has the name now
 	}
 	p.unsure.Note(p.key, err)

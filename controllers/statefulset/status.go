@@ -10,6 +10,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+
+	"github.com/wheelhouse-project/wheelhouse/controllers/internal/notfound"
 )
 
 // report writes the status if it differs from what is stored. It returns after
@@ -31,7 +33,7 @@ func (p *pass) report(ctx context.Context) (time.Duration, error) {
 	changed.Status = p.status
 	_, err := p.client.AppsV1().StatefulSets(p.set.Namespace).UpdateStatus(ctx, &changed, metav1.UpdateOptions{})
 	switch {
-	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
+	case apierrors.IsConflict(err), notfound.ByAPIServer(err):
 		// The set has changed or gone since; its event brings the key back.
 		return 0, nil
 	case err != nil:

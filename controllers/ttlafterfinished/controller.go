@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 
+	"github.com/wheelhouse-project/wheelhouse/controllers/internal/notfound"
 	"github.com/wheelhouse-project/wheelhouse/runtime/controller"
 	"github.com/wheelhouse-project/wheelhouse/runtime/work"
 	"github.com/wheelhouse-project/wheelhouse/schema"
@@ -107,7 +108,7 @@ func (c *ttlController) reconcile(ctx context.Context, key work.ObjectName) (wor
 	// 2. Only the API server can tell whether the Job is the same one, and
 	// whether somebody has given it more time.
 	live, err := c.client.BatchV1().Jobs(key.Namespace).Get(ctx, key.Name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
+	if notfound.ByAPIServer(err) {
 		return work.Result{}, nil
 	}
 	if err != nil {
@@ -124,7 +125,7 @@ func (c *ttlController) reconcile(ctx context.Context, key work.ObjectName) (wor
 		PropagationPolicy: &foreground,
 		Preconditions:     &metav1.Preconditions{UID: &live.UID},
 	})
-	if apierrors.IsNotFound(err) {
+	if notfound.ByAPIServer(err) {
 		return work.Result{}, nil
 	}
 	if err != nil {

@@ -223,6 +223,36 @@ func TestAcceptance03_ATTLOfZeroDeletesAtOnce(t *testing.T) {
 	w.deleted("job", soon)
 }
 
+// A 404 of something before the API server does not let a Job stay for ever.
+func TestOnlyTheAPIServerKnowsThatAJobIsGone(t *testing.T) {
+	for _, verb := range []string{"get", "delete"} {
+		t.Run(verb, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.Start(Descriptor(), nil)
+			stop := w.Proxy.Answer(func(r apiproxy.Request) bool {
+				return r.Verb == verb && r.Resource == jobResource.GroupResource() && r.Name == "job"
+			}, http.StatusNotFound, 0)
+			w.job("job", 0)
+			w.finish("job", batchv1.JobComplete, time.Now())
+			harness.Eventually(t, soon, "an answer", func(context.Context) error {
+				if len(w.requests(verb, "job")) == 0 {
+					return errors.New("none so far")
+				}
+				return nil
+			})
+			stop()
+			harness.Eventually(t, soon, "the deletion", func(context.Context) error {
+				deletes := w.requests("delete", "job")
+				if len(deletes) == 0 || deletes[len(deletes)-1].Code != http.StatusOK {
+					return fmt.Errorf("requests %v", deletes)
+				}
+				return nil
+			})
+		})
+	}
+}
+
 func TestAcceptance04_AJobWithoutTTLStaysUntilItGetsOne(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+
+	"github.com/wheelhouse-project/wheelhouse/controllers/internal/notfound"
 )
 
 // Claims are one owner's on objects of type T. Make a new value for each
@@ -104,7 +106,7 @@ func (c *Claims[T]) adopt(ctx context.Context, object T) (T, bool, error) {
 	}
 	adopted, err := c.Patch(ctx, object, patch)
 	switch {
-	case apierrors.IsNotFound(err):
+	case notfound.ByAPIServer(err):
 		return none, false, nil
 	case err != nil:
 		return none, false, fmt.Errorf("adopt %s %s/%s: %w", c.Kind, object.GetNamespace(), object.GetName(), err)
@@ -136,7 +138,7 @@ func (c *Claims[T]) release(ctx context.Context, object T) error {
 	}
 	_, err = c.Patch(ctx, object, patch)
 	// Invalid: the object is another one now, or has lost the reference.
-	if err == nil || apierrors.IsNotFound(err) || apierrors.IsInvalid(err) {
+	if err == nil || notfound.ByAPIServer(err) || apierrors.IsInvalid(err) {
 		return nil
 	}
 	return fmt.Errorf("release %s %s/%s: %w", c.Kind, object.GetNamespace(), object.GetName(), err)

@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/record"
 
+	"github.com/wheelhouse-project/wheelhouse/controllers/internal/notfound"
 	"github.com/wheelhouse-project/wheelhouse/runtime/client"
 )
 
@@ -109,7 +110,7 @@ func (c Control) Delete(ctx context.Context, owner runtime.Object, pod *v1.Pod) 
 	case err == nil:
 		c.Events.Eventf(owner, v1.EventTypeNormal, SuccessfulDelete, "Deleted pod: %v", pod.Name)
 		return nil
-	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
+	case notfound.ByAPIServer(err), apierrors.IsConflict(err):
 		return nil // a conflict means that another pod has the name now
 	}
 	if !GivenUp(ctx, err) {

@@ -15,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/wheelhouse-project/wheelhouse/controllers/internal/notfound"
 )
 
 // maxOwnerName is how much of an owner's name Name takes: 30 bytes less than a name may have.
@@ -159,7 +161,7 @@ func Delete(ctx context.Context, client kubernetes.Interface, revision *appsv1.C
 	err := client.AppsV1().ControllerRevisions(revision.Namespace).Delete(ctx, revision.Name, metav1.DeleteOptions{
 		Preconditions: metav1.NewUIDPreconditions(string(revision.UID)),
 	})
-	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+	if err != nil && !notfound.ByAPIServer(err) && !apierrors.IsConflict(err) {
 		return fmt.Errorf("delete revision %s: %w", revision.Name, err)
 	}
 	return nil

@@ -3,7 +3,6 @@
 package podcensus
 
 import (
-	"context"
 	"fmt"
 	"sync"
 	"testing"
@@ -13,10 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/cache"
-	watchtools "k8s.io/client-go/tools/watch"
 
-	"github.com/wheelhouse-project/wheelhouse/controllers/internal/availability"
+	"github.com/wheelhouse-project/wheelhouse/test/harness"
 )
 
 // Census of the pods of a namespace, by their label app.
@@ -47,49 +44,8 @@ type Counts struct {
 func Take(t testing.TB, client kubernetes.Interface, namespace string) *Census {
 	t.Helper()
 	s := &Census{apps: map[string]*tally{}}
-	Follow(t, client, namespace, s.note)
+	harness.Follow(t, client.CoreV1().Pods(namespace), metav1.ListOptions{}, s.note)
 	return s
-}
-
-// Follow calls note with each pod of namespace and then with each event, one
-// after the other, until the test ends.
-func Follow(t testing.TB, client kubernetes.Interface, namespace string, note func(watch.EventType, *v1.Pod)) {
-	t.Helper()
-	pods := client.CoreV1().Pods(namespace)
-	list, err := pods.List(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	// A census that ended unnoticed would show a number that stands still.
-	events, err := watchtools.NewRetryWatcherWithContext(ctx, list.ResourceVersion, &cache.ListWatch{
-		WatchFuncWithContext: pods.Watch,
-	})
-	if err != nil {
-		cancel()
-		t.Fatal(err)
-	}
-	for i := range list.Items {
-		note(watch.Added, &list.Items[i])
-	}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for event := range events.ResultChan() {
-			if pod, ok := event.Object.(*v1.Pod); ok {
-				note(event.Type, pod)
-			} else if ctx.Err() == nil {
-				t.Errorf("the watch of pods broke: %+v", event.Object)
-			}
-		}
-		if ctx.Err() == nil {
-			t.Error("the watch of pods ended")
-		}
-	}()
-	t.Cleanup(func() {
-		cancel()
-		<-done
-	})
 }
 
 func (s *Census) note(event watch.EventType, pod *v1.Pod) {
@@ -97,12 +53,17 @@ func (s *Census) note(event watch.EventType, pod *v1.Pod) {
 	defer s.mu.Unlock()
 	t := s.app(pod.Labels["app"])
 	t.created[pod.UID] = true
-	if event != watch.Deleted && availability.IsActive(pod) {
+	if event != watch.Deleted && isActive(pod) {
 		t.active[pod.UID] = true
 	} else {
 		delete(t.active, pod.UID)
 	}
 	t.fewest, t.most = min(t.fewest, len(t.active)), max(t.most, len(t.active))
+}
+
+// isActive is written out here, not shared with what is tested.
+func isActive(pod *v1.Pod) bool {
+	return pod.DeletionTimestamp == nil && pod.Status.Phase != v1.PodSucceeded && pod.Status.Phase != v1.PodFailed
 }
 
 func (s *Census) app(name string) *tally {

@@ -8,20 +8,14 @@ import (
 	"sync"
 	"time"
 
-	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/kubernetes/scheme"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/record"
-	"k8s.io/klog/v2"
 
 	"github.com/wheelhouse-project/wheelhouse/runtime/client"
 )
-
-// eventVerbosity is where events appear in the log.
-const eventVerbosity = 3
 
 // Events sends events to the API server, and to the log at verbosity 3.
 // Each component has a queue of its own, so that one with many events does not
@@ -36,13 +30,6 @@ type Events struct {
 	mu         sync.Mutex
 	components map[string]*component
 	ended      bool
-}
-
-// component is one source of events.
-type component struct {
-	broadcaster record.EventBroadcaster
-	recorder    record.EventRecorder
-	bursts      *burstRecorder
 }
 
 // NewEvents makes the source of recorders. clientset decides which writes may
@@ -73,31 +60,10 @@ func (e *Events) Recorder(name string) record.EventRecorder {
 	if e.ended {
 		return &record.FakeRecorder{} // drops everything
 	}
-	// A context that cannot end costs no goroutine; it carries the logger.
-	log := logr.FromSlogHandler(e.logger.Handler())
-	broadcaster := record.NewBroadcaster(record.WithContext(klog.NewContext(context.Background(), log)))
-	broadcaster.StartRecordingToSink(e.sink)
-	broadcaster.StartEventWatcher(e.log)
-	c := &component{
-		broadcaster: broadcaster,
-		recorder:    broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: name}).WithLogger(log),
-	}
-	c.bursts = newBurstRecorder(c.recorder)
+	c := &component{name: name, sink: e.sink, logger: e.logger}
+	c.bursts = newBurstRecorder(c)
 	e.components[name] = c
 	return c.bursts
-}
-
-func (e *Events) log(event *corev1.Event) {
-	if event.Reason == markerReason {
-		return
-	}
-	count := event.Annotations[countAnnotation]
-	if count == "" {
-		count = "1"
-	}
-	e.logger.Log(context.Background(), slog.Level(-eventVerbosity), "event", "count", count,
-		"type", event.Type, "reason", event.Reason, "message", event.Message, "component", event.Source.Component,
-		"kind", event.InvolvedObject.Kind, "object", klog.KRef(event.InvolvedObject.Namespace, event.InvolvedObject.Name).String())
 }
 
 // Shutdown sends what is queued until ctx ends, then stops. Events recorded
@@ -112,7 +78,7 @@ func (e *Events) Shutdown(ctx context.Context) {
 	for name, c := range components {
 		c.bursts.flush()
 		flushing.Go(func() {
-			if !e.flush(ctx, name, c) {
+			if recorder, used := c.end(); used && !e.flush(ctx, name, recorder) {
 				e.logger.Warn("not all events were sent before the end", "component", name)
 			}
 		})
@@ -120,7 +86,7 @@ func (e *Events) Shutdown(ctx context.Context) {
 	flushing.Wait()
 	e.stop()
 	for _, c := range components {
-		c.broadcaster.Shutdown()
+		c.shutdown()
 	}
 }
 
@@ -133,14 +99,14 @@ const markerInterval = 50 * time.Millisecond
 
 // flush waits until everything queued has reached the sink: until a marker
 // queued behind it does.
-func (e *Events) flush(ctx context.Context, name string, c *component) bool {
+func (e *Events) flush(ctx context.Context, name string, recorder record.EventRecorder) bool {
 	passed := e.sink.expect(name)
 	again := time.NewTicker(markerInterval)
 	defer again.Stop()
 	for i := 0; ; i++ {
 		// Each is of another object, or they would be limited as one.
 		object := &corev1.ObjectReference{Name: strconv.Itoa(i)}
-		c.recorder.Event(object, corev1.EventTypeNormal, markerReason, name)
+		recorder.Event(object, corev1.EventTypeNormal, markerReason, name)
 		select {
 		case <-passed:
 			return true

@@ -90,7 +90,7 @@ func (cp *ControlPlane) startAPIServer(ctx context.Context, program, etcdURL str
 		if err := os.WriteFile(policy, []byte(auditPolicy), 0o600); err != nil {
 			return fmt.Errorf("write the audit policy: %w", err)
 		}
-		cp.audit = &AuditLog{path: filepath.Join(cp.dir, "audit.log")}
+		cp.audit = &AuditLog{path: filepath.Join(cp.logs(), "audit.log")}
 		args = append(args, "--audit-policy-file="+policy, "--audit-log-path="+cp.audit.path, "--audit-log-mode=blocking")
 	}
 	args = append(args, o.APIServerArgs...)

@@ -102,6 +102,10 @@ func Start(ctx context.Context, o Options) (_ *ControlPlane, err error) {
 	if cp.dir, err = filepath.Abs(cp.dir); err != nil {
 		return nil, fmt.Errorf("start the control plane: %w", err)
 	}
+	// Apart from the files that programs follow, which a write beside them wakes.
+	if err = os.MkdirAll(cp.logs(), 0o750); err != nil {
+		return nil, fmt.Errorf("make the directory of logs: %w", err)
+	}
 	if cp.PKI, err = newPKI(filepath.Join(cp.dir, "pki")); err != nil {
 		return nil, err
 	}
@@ -159,8 +163,10 @@ func (cp *ControlPlane) Stop() error {
 // Audit is the API server's audit log, nil without Options.Audit.
 func (cp *ControlPlane) Audit() *AuditLog { return cp.audit }
 
-// Dir holds the programs' logs, as NAME.log, and their data.
+// Dir holds the programs' logs, as logs/NAME.log, and their data.
 func (cp *ControlPlane) Dir() string { return cp.dir }
+
+func (cp *ControlPlane) logs() string { return filepath.Join(cp.dir, "logs") }
 
 // AdminConfig is for a client that may do everything, without a client-side rate limit.
 func (cp *ControlPlane) AdminConfig() *rest.Config {
@@ -234,7 +240,7 @@ func (cp *ControlPlane) WriteServingCertificate(certPath, keyPath, name string) 
 // launch starts a program whose log is in the control plane's directory, and
 // which Stop ends.
 func (cp *ControlPlane) launch(name, path string, args []string) (*Process, error) {
-	p := NewProcess(name, path, args, filepath.Join(cp.dir, name+".log"))
+	p := NewProcess(name, path, args, filepath.Join(cp.logs(), name+".log"))
 	if err := p.Start(); err != nil {
 		return nil, err
 	}

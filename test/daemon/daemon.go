@@ -90,7 +90,9 @@ func Start(o Options) (*Daemon, error) {
 	if o.Dir == "" {
 		o.Dir = filepath.Join(o.ControlPlane.Dir(), o.Name)
 	}
-	if err := os.MkdirAll(o.Dir, 0o750); err != nil {
+	// Its log is not beside the files that it follows, or it would wake itself.
+	logs := filepath.Join(o.Dir, "logs")
+	if err := os.MkdirAll(logs, 0o750); err != nil {
 		return nil, fmt.Errorf("make the daemon's directory: %w", err)
 	}
 	kubeconfig := filepath.Join(o.Dir, "kubeconfig")
@@ -135,7 +137,7 @@ func Start(o Options) (*Daemon, error) {
 	}}
 	command := slices.Concat(o.Wrapper, []string{o.Binary, "--config", d.File}, o.Args)
 	d.Process = controlplane.NewProcess(o.Name, command[0], command[1:],
-		filepath.Join(o.Dir, o.Name+".log"))
+		filepath.Join(logs, o.Name+".log"))
 	if err := d.Process.Start(); err != nil {
 		return nil, fmt.Errorf("start the daemon: %w", err)
 	}

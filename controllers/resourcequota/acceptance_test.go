@@ -17,16 +17,47 @@ import (
 	"github.com/wheelhouse-project/wheelhouse/test/harness"
 )
 
-func TestAcceptance01_ANewQuotaIsCounted(t *testing.T) {
+// together are the scenarios that share one controller, which sees the whole of
+// a cluster of its own and recounts only when it starts.
+var together = map[string]func(w *world){
+	"01_ANewQuotaIsCounted":                     acceptance01,
+	"02_WhatAPodRequestsIsUsedUntilItIsDeleted": acceptance02,
+	"03_AFinishedPodIsCountedOnly":              acceptance03,
+	"04_ServicesByType":                         acceptance04,
+	"05_StorageByClass":                         acceptance05,
+	"06_CustomResourcesAreCounted":              acceptance06,
+	"07_ScopesTerminatingAndNotTerminating":     acceptance07,
+	"08_OtherScopesOfPods":                      acceptance08,
+	"09_StatusFollowsOtherLimits":               acceptance09,
+	"14_NeverMoreThanAllowed":                   acceptance14,
+	"17_DevicesOfClaims":                        acceptance17,
+	"ABurstOfDeletionsTakesFewWrites":           burst,
+	"ADeviceClassMakesClaimsCount":              lateDeviceClass,
+	"AResizeIsCountedWhenItsNodeHasDecided":     resize,
+	"AUsageAboveTheLimitStays":                  usageAboveTheLimit,
+	"ResourcesOfAPodAsAWhole":                   podAsAWhole,
+	"StorageIsRoundedUpToBytes":                 fractionsOfBytes,
+}
+
+func TestAcceptance(t *testing.T) {
 	t.Parallel()
-	w := running(t)
+	cp := ownControlPlane(t, controlplane.Options{})
+	shared := inWorld(t, cp, harness.Options{WholeCluster: true, DiscoveryInterval: time.Second})
+	shared.start(0)
+	for name, scenario := range together {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			scenario(shared.another(t, cp))
+		})
+	}
+}
+
+func acceptance01(w *world) {
 	w.quota("q", amounts{"pods": "5", "services": "5", "configmaps": "10", "requests.cpu": "1"})
 	w.used("q", amounts{"pods": "0", "services": "0", "configmaps": "0", "requests.cpu": "0"})
 }
 
-func TestAcceptance02_WhatAPodRequestsIsUsedUntilItIsDeleted(t *testing.T) {
-	t.Parallel()
-	w := running(t)
+func acceptance02(w *world) {
 	w.quota("q", amounts{
 		"cpu": "1", "requests.cpu": "1", "memory": "1Gi", "requests.memory": "1Gi", "pods": "5", "count/pods": "5",
 		"ephemeral-storage": "50Gi", "requests.ephemeral-storage": "50Gi", "requests.example.com/dongle": "3",
@@ -44,9 +75,7 @@ func TestAcceptance02_WhatAPodRequestsIsUsedUntilItIsDeleted(t *testing.T) {
 	})
 }
 
-func TestAcceptance03_AFinishedPodIsCountedOnly(t *testing.T) {
-	t.Parallel()
-	w := running(t)
+func acceptance03(w *world) {
 	w.quota("q", amounts{"pods": "5", "count/pods": "5", "requests.cpu": "1", "limits.memory": "1Gi"})
 	p := w.pod("p", requesting(amounts{"cpu": "500m", "memory": "1Mi"}), limited(amounts{"memory": "252Mi"}))
 	w.used("q", amounts{"pods": "1", "count/pods": "1", "requests.cpu": "500m", "limits.memory": "252Mi"})
@@ -54,54 +83,50 @@ func TestAcceptance03_AFinishedPodIsCountedOnly(t *testing.T) {
 	w.used("q", amounts{"pods": "0", "count/pods": "1", "requests.cpu": "0", "limits.memory": "0"})
 }
 
-func TestAcceptance04_ServicesByType(t *testing.T) {
-	t.Parallel()
-	w := running(t)
+func acceptance04(w *world) {
 	w.quota("q", amounts{"services": "5", "count/services": "5", "services.nodeports": "5", "services.loadbalancers": "5"})
 	services := w.client.CoreV1().Services(w.ns)
-	node, err := services.Create(t.Context(), &corev1.Service{
+	node, err := services.Create(w.t.Context(), &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: "node"},
 		Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort, Ports: []corev1.ServicePort{
 			{Name: "a", Port: 80}, {Name: "b", Port: 81},
 		}},
 	}, metav1.CreateOptions{})
 	if err != nil {
-		t.Fatal(err)
+		w.t.Fatal(err)
 	}
 	w.used("q", amounts{"services": "1", "count/services": "1", "services.nodeports": "2", "services.loadbalancers": "0"})
-	balancer, err := services.Create(t.Context(), &corev1.Service{
+	balancer, err := services.Create(w.t.Context(), &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: "balancer"},
 		Spec: corev1.ServiceSpec{
 			Type: corev1.ServiceTypeLoadBalancer, AllocateLoadBalancerNodePorts: ptr.To(false), Ports: []corev1.ServicePort{{Port: 80}},
 		},
 	}, metav1.CreateOptions{})
 	if err != nil {
-		t.Fatal(err)
+		w.t.Fatal(err)
 	}
 	w.used("q", amounts{"services": "2", "count/services": "2", "services.nodeports": "2", "services.loadbalancers": "1"})
 
 	// A port less frees a node port, too.
 	node.Spec.Ports = node.Spec.Ports[:1]
-	if node, err = services.Update(t.Context(), node, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
+	if node, err = services.Update(w.t.Context(), node, metav1.UpdateOptions{}); err != nil {
+		w.t.Fatal(err)
 	}
 	w.used("q", amounts{"services.nodeports": "1"})
 	node.Spec.Type = corev1.ServiceTypeClusterIP
 	node.Spec.Ports[0].NodePort = 0
-	if _, err := services.Update(t.Context(), node, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
+	if _, err := services.Update(w.t.Context(), node, metav1.UpdateOptions{}); err != nil {
+		w.t.Fatal(err)
 	}
 	w.used("q", amounts{"services": "2", "services.nodeports": "0", "services.loadbalancers": "1"})
 	balancer.Spec.Type, balancer.Spec.AllocateLoadBalancerNodePorts = corev1.ServiceTypeClusterIP, nil
-	if _, err := services.Update(t.Context(), balancer, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
+	if _, err := services.Update(w.t.Context(), balancer, metav1.UpdateOptions{}); err != nil {
+		w.t.Fatal(err)
 	}
 	w.used("q", amounts{"services": "2", "count/services": "2", "services.loadbalancers": "0"})
 }
 
-func TestAcceptance05_StorageByClass(t *testing.T) {
-	t.Parallel()
-	w := running(t)
+func acceptance05(w *world) {
 	w.quota("q", amounts{
 		"requests.storage": "10Gi", "persistentvolumeclaims": "5", "count/persistentvolumeclaims": "5",
 		"gold.storageclass.storage.k8s.io/requests.storage":       "5Gi",
@@ -109,7 +134,7 @@ func TestAcceptance05_StorageByClass(t *testing.T) {
 		"lead.storageclass.storage.k8s.io/persistentvolumeclaims": "5",
 	})
 	claims := w.client.CoreV1().PersistentVolumeClaims(w.ns)
-	_, err := claims.Create(t.Context(), &corev1.PersistentVolumeClaim{
+	_, err := claims.Create(w.t.Context(), &corev1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{Name: "c"},
 		Spec: corev1.PersistentVolumeClaimSpec{
 			StorageClassName: ptr.To("gold"),
@@ -118,7 +143,7 @@ func TestAcceptance05_StorageByClass(t *testing.T) {
 		},
 	}, metav1.CreateOptions{})
 	if err != nil {
-		t.Fatal(err)
+		w.t.Fatal(err)
 	}
 	w.used("q", amounts{
 		"requests.storage": "1Gi", "persistentvolumeclaims": "1", "count/persistentvolumeclaims": "1",
@@ -126,12 +151,12 @@ func TestAcceptance05_StorageByClass(t *testing.T) {
 		"gold.storageclass.storage.k8s.io/persistentvolumeclaims": "1",
 		"lead.storageclass.storage.k8s.io/persistentvolumeclaims": "0",
 	})
-	if err := claims.Delete(t.Context(), "c", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
+	if err := claims.Delete(w.t.Context(), "c", metav1.DeleteOptions{}); err != nil {
+		w.t.Fatal(err)
 	}
 	// The API server protects claims that may be in use; nobody else does it here.
-	if _, err := claims.Patch(t.Context(), "c", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil {
-		t.Log(err) // it was not protected
+	if _, err := claims.Patch(w.t.Context(), "c", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil {
+		w.t.Log(err) // it was not protected
 	}
 	w.used("q", amounts{
 		"requests.storage": "0", "persistentvolumeclaims": "0", "count/persistentvolumeclaims": "0",
@@ -140,9 +165,7 @@ func TestAcceptance05_StorageByClass(t *testing.T) {
 	})
 }
 
-func TestAcceptance07_ScopesTerminatingAndNotTerminating(t *testing.T) {
-	t.Parallel()
-	w := running(t)
+func acceptance07(w *world) {
 	w.quota("ends", amounts{"pods": "5"}, scoped(corev1.ResourceQuotaScopeTerminating))
 	w.quota("stays", amounts{"pods": "5"}, scoped(corev1.ResourceQuotaScopeNotTerminating))
 	p := w.pod("long")
@@ -154,8 +177,8 @@ func TestAcceptance07_ScopesTerminatingAndNotTerminating(t *testing.T) {
 
 	// A pod that gets a deadline changes over.
 	p.Spec.ActiveDeadlineSeconds = ptr.To[int64](3600)
-	if _, err := w.client.CoreV1().Pods(w.ns).Update(t.Context(), p, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
+	if _, err := w.client.CoreV1().Pods(w.ns).Update(w.t.Context(), p, metav1.UpdateOptions{}); err != nil {
+		w.t.Fatal(err)
 	}
 	w.used("ends", amounts{"pods": "2"})
 	w.used("stays", amounts{"pods": "0"})
@@ -163,18 +186,16 @@ func TestAcceptance07_ScopesTerminatingAndNotTerminating(t *testing.T) {
 	w.used("ends", amounts{"pods": "1"})
 }
 
-func TestAcceptance08_OtherScopesOfPods(t *testing.T) {
-	t.Parallel()
-	w := running(t)
+func acceptance08(w *world) {
 	high := "quota-high"
-	_, err := w.client.SchedulingV1().PriorityClasses().Create(t.Context(),
+	_, err := w.client.SchedulingV1().PriorityClasses().Create(w.t.Context(),
 		&schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: high}, Value: 1000}, metav1.CreateOptions{})
 	if err != nil {
-		t.Fatal(err)
+		w.t.Fatal(err)
 	}
-	t.Cleanup(func() {
+	w.t.Cleanup(func() {
 		if err := w.client.SchedulingV1().PriorityClasses().Delete(context.Background(), high, metav1.DeleteOptions{}); err != nil {
-			t.Error(err)
+			w.t.Error(err)
 		}
 	})
 	hard := amounts{"pods": "9"}
@@ -186,7 +207,7 @@ func TestAcceptance08_OtherScopesOfPods(t *testing.T) {
 	w.quota("does-not-exist", hard, selecting(corev1.ResourceQuotaScopePriorityClass, corev1.ScopeSelectorOpDoesNotExist))
 	w.quota("cross", hard, scoped(corev1.ResourceQuotaScopeCrossNamespacePodAffinity))
 	expect := func(counts map[string]string) {
-		t.Helper()
+		w.t.Helper()
 		for name, n := range counts {
 			w.used(name, amounts{"pods": n})
 		}
@@ -216,9 +237,7 @@ func TestAcceptance08_OtherScopesOfPods(t *testing.T) {
 	})
 }
 
-func TestAcceptance09_StatusFollowsOtherLimits(t *testing.T) {
-	t.Parallel()
-	w := running(t)
+func acceptance09(w *world) {
 	w.pod("a")
 	w.pod("b")
 	w.configMap("m")
@@ -237,20 +256,6 @@ func TestAcceptance09_StatusFollowsOtherLimits(t *testing.T) {
 	}
 }
 
-func TestAcceptance10_AFalseStatusIsCorrectedByTheRecount(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	w.start(time.Second)
-	w.pod("a")
-	w.quota("q", amounts{"pods": "5"})
-	w.used("q", amounts{"pods": "1"})
-	w.falsify("q", amounts{"pods": "0"})
-	w.used("q", amounts{"pods": "1"})
-	// What could be an object under way is not given back at once.
-	w.falsify("q", amounts{"pods": "4"})
-	w.used("q", amounts{"pods": "1"})
-}
-
 func TestAcceptance10_WithoutAPeriodThereIsNoRecount(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -264,39 +269,6 @@ func TestAcceptance10_WithoutAPeriodThereIsNoRecount(t *testing.T) {
 	w.stays("q", amounts{"pods": "3"})
 	w.instance.ApplyLive(section(time.Second))
 	w.used("q", amounts{"pods": "0"})
-}
-
-func TestAcceptance11_AnotherScopeSelectorShowsAtTheRecount(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	w.start(2 * time.Second)
-	w.pod("a")
-	w.quota("q", amounts{"pods": "5"}, selecting(corev1.ResourceQuotaScopePriorityClass, corev1.ScopeSelectorOpExists))
-	w.used("q", amounts{"pods": "0"})
-	w.change("q", func(q *corev1.ResourceQuota) {
-		q.Spec.ScopeSelector.MatchExpressions[0].Operator = corev1.ScopeSelectorOpDoesNotExist
-	})
-	w.used("q", amounts{"pods": "1"})
-}
-
-func TestAcceptance12_NothingIsWrittenThatDoesNotChange(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	w.start(time.Second)
-	w.quota("q", amounts{"pods": "5"})
-	w.configMap("m")
-	w.pod("p")
-	w.used("q", amounts{"pods": "1"})
-	version := w.get("q").ResourceVersion
-	w.deleteConfigMap("m")
-	// Two recounts and more.
-	harness.Throughout(t, 3*time.Second, "version of the quota", func(ctx context.Context) error {
-		q, err := w.client.CoreV1().ResourceQuotas(w.ns).Get(ctx, "q", metav1.GetOptions{})
-		if err == nil && q.ResourceVersion != version {
-			err = fmt.Errorf("version %s: %+v", q.ResourceVersion, q.Status)
-		}
-		return err
-	})
 }
 
 func TestAcceptance15_WhatWentWhileStoppedIsGivenBack(t *testing.T) {
@@ -366,7 +338,8 @@ func TestAcceptance16_APodThatDoesNotGoIsNotChargedForEver(t *testing.T) {
 	})
 }
 
-func TestAcceptance18_AClusterWithoutDynamicResourceAllocation(t *testing.T) {
+// One cluster serves both, since nothing else runs on it.
+func TestAcceptance13And18_WhatIsNotServedStopsNothingElse(t *testing.T) {
 	t.Parallel()
 	cp := ownControlPlane(t, controlplane.Options{
 		AuthorizationMode: "RBAC", APIServerArgs: []string{"--runtime-config=resource.k8s.io/v1=false"},
@@ -387,40 +360,21 @@ func TestAcceptance18_AClusterWithoutDynamicResourceAllocation(t *testing.T) {
 	if last := w.instance.Work().LastError; last != "" {
 		t.Errorf("the controller has trouble: %s", last)
 	}
+	brokenGroup(w)
 }
 
-func TestAUsageAboveTheLimitStays(t *testing.T) {
-	t.Parallel()
-	w := running(t)
+func usageAboveTheLimit(w *world) {
 	w.pod("a", requesting(amounts{"cpu": "900m"}))
 	w.quota("q", amounts{"requests.cpu": "100m"})
 	w.used("q", amounts{"requests.cpu": "900m"})
-	if _, err := w.client.CoreV1().Pods(w.ns).Create(t.Context(), newPod("b", requesting(amounts{"cpu": "1m"})), metav1.CreateOptions{}); !refused(err) {
-		t.Errorf("a pod above the limit: %v", err)
+	if _, err := w.client.CoreV1().Pods(w.ns).Create(w.t.Context(), newPod("b", requesting(amounts{"cpu": "1m"})), metav1.CreateOptions{}); !refused(err) {
+		w.t.Errorf("a pod above the limit: %v", err)
 	}
 }
 
-func TestANameThatNobodyCountsStaysWithoutUse(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	w.start(time.Second)
-	w.create("q", amounts{"pods": "5", "count/nothings.example.com": "1"})
-	w.used("q", amounts{"pods": "0"})
-	version := w.get("q").ResourceVersion
-	harness.Throughout(t, 3*time.Second, "version of the quota", func(ctx context.Context) error {
-		q, err := w.client.CoreV1().ResourceQuotas(w.ns).Get(ctx, "q", metav1.GetOptions{})
-		if err == nil && (q.ResourceVersion != version || len(q.Status.Used) != 1 || len(q.Status.Hard) != 2) {
-			err = fmt.Errorf("version %s: %+v", q.ResourceVersion, q.Status)
-		}
-		return err
-	})
-}
-
-func TestStorageIsRoundedUpToBytes(t *testing.T) {
-	t.Parallel()
-	w := running(t)
+func fractionsOfBytes(w *world) {
 	w.quota("q", amounts{"requests.storage": "10Gi"})
-	_, err := w.client.CoreV1().PersistentVolumeClaims(w.ns).Create(t.Context(), &corev1.PersistentVolumeClaim{
+	_, err := w.client.CoreV1().PersistentVolumeClaims(w.ns).Create(w.t.Context(), &corev1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{Name: "c"},
 		Spec: corev1.PersistentVolumeClaimSpec{
 			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
@@ -428,7 +382,7 @@ func TestStorageIsRoundedUpToBytes(t *testing.T) {
 		},
 	}, metav1.CreateOptions{})
 	if err != nil {
-		t.Fatal(err)
+		w.t.Fatal(err)
 	}
 	w.used("q", amounts{"requests.storage": "1001"})
 	// The controller's own count says the same.

@@ -51,8 +51,12 @@ type account struct {
 	quota *corev1.ResourceQuota
 	// charges, the oldest first. credits are objects that were seen before their charge.
 	charges, credits []*charge
-	// written is the version of the last own write, which is no charge.
-	written string
+	// written is the version of the last own write, which is no charge, and
+	// writtenAt its time.
+	written   string
+	writtenAt time.Time
+	// owing is true while something freed waits for its turn.
+	owing bool
 	// limited is when limits last became other ones: what was created before is
 	// not charged, and may have been missed by the first count. Zero when a later
 	// count has made sure.
@@ -73,15 +77,16 @@ func newAccount(c clock.PassiveClock, q *corev1.ResourceQuota) *account {
 	return a
 }
 
-// update to the quota's next version. It tells whether a write has failed for want of it.
-func (a *account) update(q *corev1.ResourceQuota) (awaited bool) {
+// update to the quota's next version. It tells whether that is to be counted: a
+// write has failed for want of it, or it leaves no time for what waits for its turn.
+func (a *account) update(q *corev1.ResourceQuota) (due bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	awaited, a.outdated = a.outdated, false
+	due, a.outdated = a.outdated || a.owing && short(q), false
 	rise := risen(a.quota.Status.Used, q.Status.Used)
 	a.quota = q
 	if len(rise) == 0 || q.ResourceVersion == a.written {
-		return awaited
+		return due
 	}
 	made := &charge{at: a.clock.Now(), version: q.ResourceVersion, amount: rise, open: maps.Clone(rise)}
 	a.expire()
@@ -91,7 +96,31 @@ func (a *account) update(q *corev1.ResourceQuota) (awaited bool) {
 	if len(made.open) > 0 {
 		a.charges = append(a.charges, made)
 	}
-	return awaited
+	return due
+}
+
+// owe something that is freed, and return how long it may wait to be given back.
+func (a *account) owe() time.Duration {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	rest := pace - a.clock.Since(a.writtenAt)
+	if rest <= gather || short(a.quota) {
+		return gather
+	}
+	a.owing = true
+	return rest
+}
+
+// short tells whether half of a limit, or more, is used.
+func short(q *corev1.ResourceQuota) bool {
+	for name, used := range q.Status.Used {
+		twice := used.DeepCopy()
+		twice.Add(used)
+		if hard, ok := q.Status.Hard[name]; ok && used.Sign() > 0 && twice.Cmp(hard) >= 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // conflicted tells that q could not be written, as the quota has a newer
@@ -111,7 +140,7 @@ func (a *account) conflicted(q *corev1.ResourceQuota) (seen bool) {
 func (a *account) wrote(version string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.written = version
+	a.written, a.writtenAt = version, a.clock.Now()
 	a.charges = without(a.charges, func(c *charge) bool { return c.version == version })
 }
 
@@ -164,6 +193,7 @@ type hold struct {
 func (a *account) statement(reached func(corev1.ResourceName, *charge) bool) (*corev1.ResourceQuota, map[corev1.ResourceName]hold) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	a.owing = false
 	now := a.clock.Now()
 	holds := map[corev1.ResourceName]hold{}
 	a.charges = without(a.charges, func(c *charge) bool {

@@ -143,6 +143,57 @@ func TestAConflictWaitsForTheNewerVersion(t *testing.T) {
 	}
 }
 
+func TestWhatNobodyWaitsForIsGivenBackOnceASecond(t *testing.T) {
+	t.Parallel()
+	roomy, half := list("pods", "4", "cpu", "1"), list("pods", "4", "cpu", "5")
+	l := newLedger(t, roomy)
+	owes := func(want time.Duration) {
+		t.Helper()
+		if got := l.owe(); got != want {
+			t.Errorf("waits %s, want %s", got, want)
+		}
+	}
+	owes(gather) // the first at once
+	l.wrote("2")
+	l.pass(pace / 4)
+	owes(pace * 3 / 4)
+	if l.update(version("3", roomy)) {
+		t.Error("counted although there is time")
+	}
+	if !l.update(version("4", half)) {
+		t.Error("half of a limit is used, and what was freed still waits for its turn")
+	}
+	owes(gather)
+	l.statement(func(corev1.ResourceName, *charge) bool { return true })
+	if l.update(version("5", half)) {
+		t.Error("nothing was freed since the last count")
+	}
+	l.update(version("6", roomy))
+	l.pass(pace)
+	owes(gather)
+}
+
+func TestShort(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		hard, used corev1.ResourceList
+		want       bool
+	}{
+		"nothing":                {nil, nil, false},
+		"less than half is used": {list("pods", "10"), list("pods", "4"), false},
+		"half is used":           {list("pods", "10"), list("pods", "5"), true},
+		"half of one is used":    {list("pods", "10", "cpu", "1"), list("pods", "4", "cpu", "500m"), true},
+		"more than all is used":  {list("pods", "0"), list("pods", "1"), true},
+		"nothing is allowed":     {list("pods", "0"), list("pods", "0"), false},
+		"no limit":               {list("cpu", "1"), list("pods", "1"), false},
+	} {
+		q := &corev1.ResourceQuota{Status: corev1.ResourceQuotaStatus{Hard: test.hard, Used: test.used}}
+		if got := short(q); got != test.want {
+			t.Errorf("%s: short %v", name, got)
+		}
+	}
+}
+
 func TestWhatIsFoundMayBeUnderWay(t *testing.T) {
 	t.Parallel()
 	l := newLedger(t, list("pods", "4"))

@@ -33,8 +33,8 @@ func (b *books) open(q *corev1.ResourceQuota) {
 }
 
 // update the account of a quota, or open one when it is another quota of that
-// name. It tells whether a write has failed for want of this version.
-func (b *books) update(q *corev1.ResourceQuota) (awaited bool) {
+// name. It tells whether the quota is to be counted because of this version.
+func (b *books) update(q *corev1.ResourceQuota) (due bool) {
 	a := b.get(cache.MetaObjectToName(q))
 	if a == nil || a.seen().UID != q.UID {
 		b.open(q)

@@ -30,25 +30,10 @@ type census struct {
 
 func (w *world) census(gvr apischema.GroupVersionResource) *census {
 	w.t.Helper()
-	list, err := w.dynamic.Resource(gvr).Namespace(w.ns).List(w.t.Context(), metav1.ListOptions{})
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	events, err := w.dynamic.Resource(gvr).Namespace(w.ns).Watch(w.t.Context(), metav1.ListOptions{ResourceVersion: list.GetResourceVersion()})
-	if err != nil {
-		w.t.Fatal(err)
-	}
 	c := &census{there: map[string]bool{}}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for event := range events.ResultChan() {
-			if object, ok := event.Object.(*unstructured.Unstructured); ok {
-				c.take(event.Type, object.GetName())
-			}
-		}
-	}()
-	w.t.Cleanup(func() { events.Stop(); <-done })
+	harness.Follow(w.t, w.dynamic.Resource(gvr).Namespace(w.ns), metav1.ListOptions{}, func(event watch.EventType, object *unstructured.Unstructured) {
+		c.take(event, object.GetName())
+	})
 	return c
 }
 
@@ -179,9 +164,7 @@ func (w *world) run(clients []client, keep int, more func(created int) bool) (wa
 
 var podResource = corev1.SchemeGroupVersion.WithResource("pods")
 
-func TestAcceptance14_NeverMoreThanAllowed(t *testing.T) {
-	t.Parallel()
-	w := running(t)
+func acceptance14(w *world) {
 	w.quota("q", amounts{"pods": "50", "count/pods": "50"})
 	taken := w.census(podResource)
 	var clients []client
@@ -191,16 +174,16 @@ func TestAcceptance14_NeverMoreThanAllowed(t *testing.T) {
 	// They want more than there is: each keeps up to eight pods.
 	w.run(clients, 8, func(created int) bool { return created < 20 })()
 	w.used("q", amounts{"pods": "0", "count/pods": "0"})
-	harness.Eventually(t, soon, "end of the census", func(context.Context) error {
+	harness.Eventually(w.t, soon, "end of the census", func(context.Context) error {
 		if most, created := taken.counts(); created != 200 {
 			return fmt.Errorf("%d pods were created, %d at most at a time", created, most)
 		}
 		return nil
 	})
 	most, _ := taken.counts()
-	t.Logf("at most %d pods", most)
+	w.t.Logf("at most %d pods", most)
 	if most > 50 {
-		t.Errorf("%d pods at a time, 50 are allowed", most)
+		w.t.Errorf("%d pods at a time, 50 are allowed", most)
 	}
 }
 
@@ -216,19 +199,16 @@ type churned struct {
 	taken *census
 }
 
-// Reloads at any moment change nothing about what is allowed, nor about what is
+// reloads at any moment change nothing about what is allowed, nor about what is
 // used in the end.
-func TestReloadsNeverAllowMore(t *testing.T) {
-	t.Parallel()
-	cp := ownControlPlane(t, controlplane.Options{})
-	w := inWorld(t, cp, harness.Options{WholeCluster: true, DiscoveryInterval: time.Second})
+func (w *world) reloads(t *testing.T, cp *controlplane.ControlPlane) {
+	t.Helper()
 	d := crd{plural: "things", group: "churn.example.com"}
 	w.define(d)
-	w.start(time.Second)
 	maps := corev1.SchemeGroupVersion.WithResource("configmaps")
 	all := map[string]*churned{}
 	limit := func(name string, gvr apischema.GroupVersionResource, most int, hard amounts, options ...quotaOption) *churned {
-		c := &churned{world: w.another(cp), hard: hard, most: most}
+		c := &churned{world: w.another(t, cp), hard: hard, most: most}
 		c.quota("q", hard, options...)
 		c.taken = c.census(gvr)
 		all[name] = c

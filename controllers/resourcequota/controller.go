@@ -29,9 +29,14 @@ import (
 	"github.com/wheelhouse-project/wheelhouse/schema"
 )
 
-// gather is how long what is freed is waited for together: a burst of
-// deletions makes one count, and one write, in this time.
-const gather = 100 * time.Millisecond
+const (
+	// gather is how long what is freed is waited for together: a burst of
+	// deletions makes one count, and one write, in this time.
+	gather = 100 * time.Millisecond
+	// pace is the time between two writes that only give back what nobody waits
+	// for: more than half of every limit is left.
+	pace = time.Second
+)
 
 // podLevelResources is the gate of resources that a pod has as a whole (KEP-2837).
 const podLevelResources = "PodLevelResources"

@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -13,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	apischema "k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/wheelhouse-project/wheelhouse/test/controlplane"
 	"github.com/wheelhouse-project/wheelhouse/test/harness"
 )
 
@@ -94,10 +91,7 @@ func (w *world) deleteCustom(d crd, name string) {
 	}
 }
 
-func TestAcceptance06_CustomResourcesAreCounted(t *testing.T) {
-	t.Parallel()
-	w := inWorld(t, ownControlPlane(t, controlplane.Options{}), harness.Options{WholeCluster: true, DiscoveryInterval: time.Second})
-	w.start(0)
+func acceptance06(w *world) {
 	monitors := w.summary().Monitors
 	// The plural is that of a built-in resource; the group tells them apart.
 	d := crd{plural: "services", group: "quota.example.com"}
@@ -122,14 +116,14 @@ func TestAcceptance06_CustomResourcesAreCounted(t *testing.T) {
 
 	// The definition goes and comes back; its monitor does, too.
 	w.undefine(d)
-	harness.Eventually(t, soon, "fewer monitors", func(context.Context) error {
+	harness.Eventually(w.t, soon, "fewer monitors", func(context.Context) error {
 		if s := w.summary(); s.Monitors != monitors {
 			return fmt.Errorf("%+v, want %d monitors", s, monitors)
 		}
 		return nil
 	})
 	w.define(d)
-	harness.Eventually(t, soon, "monitor of the new definition", func(context.Context) error {
+	harness.Eventually(w.t, soon, "monitor of the new definition", func(context.Context) error {
 		if s := w.summary(); s.Monitors != monitors+1 || len(s.Unsynced) > 0 {
 			return fmt.Errorf("%+v", s)
 		}
@@ -141,9 +135,8 @@ func TestAcceptance06_CustomResourcesAreCounted(t *testing.T) {
 	w.used("after", amounts{d.count(): "0"})
 }
 
-// It runs alone, as discovery fails in part meanwhile.
-func TestAcceptance13_ABrokenAPIGroupStopsNothingElse(t *testing.T) { //nolint:paralleltest // see above
-	w := running(t)
+// brokenGroup makes discovery fail in part.
+func brokenGroup(w *world) {
 	service := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService",
 		"metadata": map[string]any{"name": "v1.quotadown.example.com"},
@@ -152,16 +145,16 @@ func TestAcceptance13_ABrokenAPIGroupStopsNothingElse(t *testing.T) { //nolint:p
 			"insecureSkipTLSVerify": true, "service": map[string]any{"name": "nobody", "namespace": w.ns},
 		},
 	}}
-	if _, err := w.dynamic.Resource(apiServices).Create(t.Context(), service, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
+	if _, err := w.dynamic.Resource(apiServices).Create(w.t.Context(), service, metav1.CreateOptions{}); err != nil {
+		w.t.Fatal(err)
 	}
-	t.Cleanup(func() {
+	w.t.Cleanup(func() {
 		if err := w.dynamic.Resource(apiServices).Delete(context.Background(), "v1.quotadown.example.com", metav1.DeleteOptions{}); err != nil {
-			t.Error(err)
+			w.t.Error(err)
 		}
 	})
 	down := apischema.GroupVersionResource{Group: "quotadown.example.com", Version: "v1", Resource: "downs"}
-	harness.Eventually(t, soon, "503", func(ctx context.Context) error {
+	harness.Eventually(w.t, soon, "503", func(ctx context.Context) error {
 		_, err := w.dynamic.Resource(down).List(ctx, metav1.ListOptions{})
 		if !apierrors.IsServiceUnavailable(err) {
 			return fmt.Errorf("the API answers %w", err)

@@ -2,7 +2,6 @@ package resourcequota_test
 
 import (
 	"context"
-	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
@@ -58,9 +57,7 @@ func (w *world) deleteClaim(name string) {
 	}
 }
 
-func TestAcceptance17_DevicesOfClaims(t *testing.T) {
-	t.Parallel()
-	w := running(t)
+func acceptance17(w *world) {
 	w.deviceClass("quota-c", ptr.To("example.com/quota-gpu"))
 	w.deviceClass("quota-d", nil)
 	const (
@@ -124,9 +121,7 @@ func (w *world) recounted(name string, want amounts) {
 	w.used(name, want)
 }
 
-func TestADeviceClassMakesClaimsCount(t *testing.T) {
-	t.Parallel()
-	w := running(t)
+func lateDeviceClass(w *world) {
 	const extended = "requests.example.com/quota-late"
 	w.claim("c", exactly("quota-late", 2), nil)
 	w.quota("q", amounts{extended: "9"})

@@ -168,27 +168,58 @@ func TestBestEffort(t *testing.T) {
 func TestPodFrees(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_000_000, 0)
-	statuses := func(cpu string) []corev1.ContainerStatus {
-		return []corev1.ContainerStatus{{Name: "c", Resources: ptr.To(requirements(list("cpu", cpu), nil))}}
+	// running is a pod that asks for some cpu, and whose node gives it some.
+	running := func(asked, given string, conditions ...corev1.PodCondition) corev1.Pod {
+		return corev1.Pod{
+			Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Resources: requirements(list("cpu", asked), nil)}}},
+			Status: corev1.PodStatus{Phase: corev1.PodRunning, Conditions: conditions, ContainerStatuses: []corev1.ContainerStatus{
+				{Name: "c", AllocatedResources: list("cpu", given), Resources: ptr.To(requirements(list("cpu", given), nil))},
+			}},
+		}
 	}
+	sidecar := func(given string) corev1.Pod {
+		p := running("1", "1")
+		p.Spec.InitContainers = []corev1.Container{{
+			Name: "i", RestartPolicy: ptr.To(corev1.ContainerRestartPolicyAlways), Resources: requirements(list("cpu", "1"), nil),
+		}}
+		p.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "i", Resources: ptr.To(requirements(list("cpu", given), nil))}}
+		return p
+	}
+	whole := func(cpu string) corev1.Pod {
+		p := running("1", "1")
+		p.Spec.Resources = ptr.To(requirements(list("cpu", cpu), nil))
+		return p
+	}
+	infeasible := corev1.PodCondition{Type: corev1.PodResizePending, Status: corev1.ConditionTrue, Reason: corev1.PodReasonInfeasible}
+	deferred := infeasible
+	deferred.Reason = corev1.PodReasonDeferred
+	failed := corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodFailed}}
 	for name, test := range map[string]struct {
 		before, after corev1.Pod
 		want          bool
 	}{
-		"nothing":       {corev1.Pod{}, corev1.Pod{}, false},
-		"runs":          {corev1.Pod{}, corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodRunning}}, false},
-		"ends":          {corev1.Pod{}, corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodFailed}}, true},
-		"had ended":     {corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodFailed}}, corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodFailed}}, false},
-		"has an end":    {corev1.Pod{}, corev1.Pod{Spec: corev1.PodSpec{ActiveDeadlineSeconds: ptr.To[int64](1)}}, true},
-		"is resized":    {corev1.Pod{Status: corev1.PodStatus{ContainerStatuses: statuses("2")}}, corev1.Pod{Status: corev1.PodStatus{ContainerStatuses: statuses("1")}}, true},
-		"same size":     {corev1.Pod{Status: corev1.PodStatus{ContainerStatuses: statuses("1")}}, corev1.Pod{Status: corev1.PodStatus{ContainerStatuses: statuses("1000m")}}, false},
-		"init resized":  {corev1.Pod{Status: corev1.PodStatus{InitContainerStatuses: statuses("2")}}, corev1.Pod{Status: corev1.PodStatus{InitContainerStatuses: statuses("1")}}, true},
-		"first status":  {corev1.Pod{}, corev1.Pod{Status: corev1.PodStatus{ContainerStatuses: statuses("1")}}, false},
-		"another's one": {corev1.Pod{Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{Name: "d"}}}}, corev1.Pod{Status: corev1.PodStatus{ContainerStatuses: statuses("1")}}, false},
+		"nothing":                    {corev1.Pod{}, corev1.Pod{}, false},
+		"runs":                       {corev1.Pod{}, corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodRunning}}, false},
+		"ends":                       {corev1.Pod{}, failed, true},
+		"had ended":                  {failed, failed, false},
+		"has an end":                 {corev1.Pod{}, corev1.Pod{Spec: corev1.PodSpec{ActiveDeadlineSeconds: ptr.To[int64](1)}}, true},
+		"has another end":            {corev1.Pod{Spec: corev1.PodSpec{ActiveDeadlineSeconds: ptr.To[int64](2)}}, corev1.Pod{Spec: corev1.PodSpec{ActiveDeadlineSeconds: ptr.To[int64](1)}}, false},
+		"has shrunk":                 {running("1", "2"), running("1", "1"), true},
+		"same size":                  {running("1", "1"), running("1", "1000m"), false},
+		"first status":               {corev1.Pod{Spec: running("1", "1").Spec}, running("1", "1"), false},
+		"smaller than asked for":     {running("2", "2"), running("2", "1"), false},
+		"a sidecar has shrunk":       {sidecar("2"), sidecar("1"), true},
+		"a resize is deferred":       {running("3", "1"), running("3", "1", deferred), false},
+		"a resize is infeasible":     {running("3", "1"), running("3", "1", infeasible), true},
+		"a resize is feasible":       {running("3", "1", infeasible), running("3", "1"), true},
+		"the pod as a whole shrinks": {whole("3"), whole("2"), true},
 	} {
-		if got := podFrees(&test.before, &test.after, now); got != test.want {
+		if got := podFrees(&test.before, &test.after, true, now); got != test.want {
 			t.Errorf("%s: frees %v", name, got)
 		}
+	}
+	if before, after := whole("3"), whole("2"); podFrees(&before, &after, false, now) {
+		t.Error("resources of the pod as a whole count without their feature gate")
 	}
 }
 

@@ -73,10 +73,10 @@ func inWorld(t *testing.T, cp *controlplane.ControlPlane, o harness.Options) *wo
 }
 
 // another world in a namespace of its own, with the same controller.
-func (w *world) another(cp *controlplane.ControlPlane) *world {
-	w.t.Helper()
+func (w *world) another(t *testing.T, cp *controlplane.ControlPlane) *world {
+	t.Helper()
 	other := *w
-	other.ns = cp.Namespace(w.t)
+	other.t, other.ns = t, cp.Namespace(t)
 	return &other
 }
 

@@ -139,7 +139,7 @@ func (h objectHandler) OnUpdate(before, after any) {
 	}
 	old, oldOK := before.(runtime.Object)
 	object, objectOK := after.(runtime.Object)
-	if !oldOK || !objectOK {
+	if !oldOK || !objectOK || len(h.accounts(object)) == 0 {
 		return
 	}
 	if e.grows != nil && e.grows(old, object) {
@@ -174,7 +174,7 @@ func (h objectHandler) accounts(object any) []*account {
 
 func (h objectHandler) freed(object any) {
 	for _, a := range h.accounts(object) {
-		h.c.queue.AddAfter(a.key, gather)
+		h.c.queue.AddAfter(a.key, a.owe())
 	}
 }
 

@@ -6,9 +6,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/runtime"
+	quota "k8s.io/apiserver/pkg/quota/v1"
 	"k8s.io/apiserver/pkg/quota/v1/generic"
 	resourcehelper "k8s.io/component-helpers/resource"
 )
@@ -31,7 +31,8 @@ func (c *quotaController) podEvaluator(list generic.ListFuncByNamespace) *evalua
 			}
 			return podUsage(pod, c.podLevel, c.clock.Now()), nil
 		},
-		frees: onUpdate(func(before, after *corev1.Pod) bool { return podFrees(before, after, c.clock.Now()) }),
+		frees: onUpdate(func(before, after *corev1.Pod) bool { return podFrees(before, after, c.podLevel, c.clock.Now()) }),
+		// What a status adds nobody was asked for.
 		grows: onUpdate(func(before, after *corev1.Pod) bool { return before.Generation != after.Generation }),
 	}
 }
@@ -86,23 +87,10 @@ func releasedAt(pod *corev1.Pod) (time.Time, bool) {
 	return pod.DeletionTimestamp.Add(time.Duration(*pod.DeletionGracePeriodSeconds) * time.Second), true
 }
 
-// podFrees tells whether an update of a pod changes what some quota counts.
-func podFrees(before, after *corev1.Pod, now time.Time) bool {
-	return charged(before, now) && !charged(after, now) || terminating(before) != terminating(after) ||
-		resourcesChanged(before.Status.ContainerStatuses, after.Status.ContainerStatuses) ||
-		resourcesChanged(before.Status.InitContainerStatuses, after.Status.InitContainerStatuses)
-}
-
-// resourcesChanged tells whether a container that both have got other resources.
-func resourcesChanged(before, after []corev1.ContainerStatus) bool {
-	for i := range after {
-		for j := range before {
-			if before[j].Name == after[i].Name && !equality.Semantic.DeepEqual(before[j].Resources, after[i].Resources) {
-				return true
-			}
-		}
-	}
-	return false
+// podFrees tells whether an update of a pod changes what some quota counts. Of
+// the scopes only those of activeDeadlineSeconds can change.
+func podFrees(before, after *corev1.Pod, podLevel bool, now time.Time) bool {
+	return terminating(before) != terminating(after) || !quota.Equals(podUsage(before, podLevel, now), podUsage(after, podLevel, now))
 }
 
 // deletionBegan tells whether a pod is being deleted, or has another time for it, since before.

@@ -3,7 +3,6 @@ package resourcequota
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -12,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apischema "k8s.io/apimachinery/pkg/runtime/schema"
 	quota "k8s.io/apiserver/pkg/quota/v1"
+	"k8s.io/apiserver/pkg/quota/v1/generic"
 
 	"github.com/wheelhouse-project/wheelhouse/controllers/internal/monitors"
 	"github.com/wheelhouse-project/wheelhouse/runtime/work"
@@ -29,7 +29,8 @@ func (c *quotaController) reconcile(ctx context.Context, key work.ObjectName) (w
 	}
 	a.counting.Lock()
 	defer a.counting.Unlock()
-	sources := c.sources(a.seen().Spec.Hard)
+	limits := a.seen().Spec.Hard
+	sources := c.sources(limits)
 	if c.await(key, sources) {
 		return work.Result{}, nil // resume adds it again
 	}
@@ -37,8 +38,11 @@ func (c *quotaController) reconcile(ctx context.Context, key work.ObjectName) (w
 
 	// 1. What must stay used is asked for before the caches are: an object that
 	// comes between is counted twice for a moment, never not at all.
-	q, holds := a.statement(func(name corev1.ResourceName, made *charge) bool { return c.reached(sources[name], made) })
-	usage, countErr := quota.CalculateUsage(q.Namespace, q.Spec.Scopes, q.Spec.Hard, c.registry, q.Spec.ScopeSelector)
+	q, holds := a.statement(func(name corev1.ResourceName, made *charge) bool { return c.reached(sources.byName[name], made) })
+	if !quota.Equals(q.Spec.Hard, limits) {
+		return work.Result{}, nil // they have just changed, whose event adds it again
+	}
+	usage, countErr := quota.CalculateUsage(q.Namespace, q.Spec.Scopes, q.Spec.Hard, sources.registry, q.Spec.ScopeSelector)
 
 	// 2. Names that nobody can count keep their value.
 	used, kept := quota.Mask(q.Status.Used, quota.ResourceNames(q.Spec.Hard)), map[corev1.ResourceName]hold{}
@@ -100,7 +104,7 @@ func (c *quotaController) next(ctx context.Context, a *account, kept map[corev1.
 		switch {
 		case !held.until.IsZero():
 			due = append(due, held.until)
-		case c.catchUp(ctx, sources[name], held.since):
+		case c.catchUp(ctx, sources.byName[name], held.since):
 			due = append(due, now)
 		default:
 			due = append(due, now.Add(landing))
@@ -109,7 +113,7 @@ func (c *quotaController) next(ctx context.Context, a *account, kept map[corev1.
 	if limited := a.limitedAt(); !limited.IsZero() {
 		due = append(due, limited.Add(landing))
 	}
-	if sources.include(pods.GroupResource()) {
+	if slices.Contains(sources.resources, pods.GroupResource()) {
 		if at := c.nextRelease(a.key.Namespace, now); !at.IsZero() {
 			due = append(due, at)
 		}
@@ -129,7 +133,7 @@ func (c *quotaController) confirmLimits(ctx context.Context, a *account, sources
 	}
 	at := &charge{at: limited, version: a.seen().ResourceVersion}
 	var behind []apischema.GroupResource
-	for _, resource := range sources.all() {
+	for _, resource := range sources.resources {
 		// What cannot be listed is counted as soon as it can be.
 		if c.usable(resource) && !c.reached([]apischema.GroupResource{resource}, at) {
 			behind = append(behind, resource)
@@ -142,33 +146,30 @@ func (c *quotaController) confirmLimits(ctx context.Context, a *account, sources
 	}
 }
 
-// sources are the resources that names are counted from.
-type sources map[corev1.ResourceName][]apischema.GroupResource
+// sources of what a quota limits.
+type sources struct {
+	// registry of those evaluators only that count something of it.
+	registry quota.Registry
+	// resources that they count, and those of each name.
+	resources []apischema.GroupResource
+	byName    map[corev1.ResourceName][]apischema.GroupResource
+}
 
 func (c *quotaController) sources(hard corev1.ResourceList) sources {
-	found := sources{}
+	found := sources{registry: generic.NewRegistry(nil), byName: map[corev1.ResourceName][]apischema.GroupResource{}}
 	names := quota.ResourceNames(hard)
 	for _, e := range c.registry.List() {
-		for _, name := range e.MatchingResources(names) {
-			found[name] = append(found[name], e.GroupResource())
+		matched := e.MatchingResources(names)
+		if len(matched) == 0 {
+			continue
+		}
+		found.registry.Add(e)
+		found.resources = append(found.resources, e.GroupResource())
+		for _, name := range matched {
+			found.byName[name] = append(found.byName[name], e.GroupResource())
 		}
 	}
 	return found
-}
-
-// all of them, once each.
-func (s sources) all() []apischema.GroupResource {
-	once := map[apischema.GroupResource]struct{}{}
-	for _, resources := range s {
-		for _, resource := range resources {
-			once[resource] = struct{}{}
-		}
-	}
-	return slices.Collect(maps.Keys(once))
-}
-
-func (s sources) include(resource apischema.GroupResource) bool {
-	return slices.Contains(s.all(), resource)
 }
 
 // reached tells whether the caches of resources hold all that was created before a charge.
@@ -213,7 +214,7 @@ func (c *quotaController) usable(resource apischema.GroupResource) bool {
 func (c *quotaController) await(key work.ObjectName, sources sources) bool {
 	c.waiting.mu.Lock()
 	defer c.waiting.mu.Unlock()
-	for _, resource := range sources.all() {
+	for _, resource := range sources.resources {
 		state, ok := c.monitors.State(resource)
 		if ok && !state.Synced && !state.Failing && state.Age < monitors.SyncTimeout {
 			c.waiting.keys[key] = struct{}{}

@@ -3,53 +3,42 @@ package server
 import (
 	"bytes"
 	"crypto/sha256"
-	"embed"
+	_ "embed"
 	"encoding/base64"
 	"fmt"
-	"html/template"
 	"net/http"
+
+	g "maragu.dev/gomponents"
 )
 
-// page is one HTML page: what it is called, its template, and where the
-// navigation finds it.
+// page is one HTML page: what it is called, its main part, and where the
+// navigation finds it. Pages are functions and not templates, which call
+// methods by name: for that the linker would keep every exported method of
+// every type, a third of the binary, and most of it is resident.
 type page struct {
-	title    string
-	template *template.Template
+	title string
+	main  func(pageData) g.Node
 	// path in the navigation.
 	path string
 }
 
-//go:embed pages
-var pageFiles embed.FS
-
 var (
-	pageStyle  = mustRead("pages/style.css")
-	pageScript = mustRead("pages/live.js")
+	//go:embed pages/style.css
+	pageStyle string
+	//go:embed pages/live.js
+	pageScript string
+
 	pagePolicy = "default-src 'none'; style-src '" + hashOf(pageStyle) + "'; script-src '" + hashOf(pageScript) +
 		"'; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-	pageBase = template.Must(template.New("layout.html").Funcs(pageFuncs).ParseFS(pageFiles, "pages/layout.html", "pages/parts.html"))
 
-	overviewPage    = newPage("Status", "overview.html", "/")
-	controllersPage = newPage("Controllers", "controllers.html", "/debug/controllers")
-	controllerPage  = newPage("Controller", "controller.html", "/debug/controllers")
-	reloadsPage     = newPage("Reloads", "reloads.html", "/debug/reloads")
-	informersPage   = newPage("Informers", "informers.html", "/debug/informers")
-	leaderPage      = newPage("Leadership", "leader.html", "/debug/leader")
-	configPage      = newPage("Configuration", "config.html", "/configz")
+	overviewPage    = page{"Status", overview, "/"}
+	controllersPage = page{"Controllers", controllersMain, controllersPath}
+	controllerPage  = page{"Controller", controllerMain, controllersPath}
+	reloadsPage     = page{"Reloads", reloadsMain, "/debug/reloads"}
+	informersPage   = page{"Informers", informersMain, "/debug/informers"}
+	leaderPage      = page{"Leadership", leaderMain, "/debug/leader"}
+	configPage      = page{"Configuration", configMain, "/configz"}
 )
-
-func newPage(title, file, path string) page {
-	t := template.Must(template.Must(pageBase.Clone()).ParseFS(pageFiles, "pages/"+file))
-	return page{title: title, template: t, path: path}
-}
-
-func mustRead(name string) string {
-	content, err := pageFiles.ReadFile(name)
-	if err != nil {
-		panic(err) //nolint:forbidigo // a programmer's error
-	}
-	return string(content)
-}
 
 func hashOf(content string) string {
 	sum := sha256.Sum256([]byte(content))
@@ -60,7 +49,8 @@ func (s *Server) statusPage(w http.ResponseWriter, r *http.Request) { s.render(w
 
 func (s *Server) render(w http.ResponseWriter, r *http.Request, p page) {
 	var body bytes.Buffer
-	if err := p.template.Execute(&body, s.pageData(r, p)); err != nil {
+	data := s.pageData(r, p)
+	if err := layout(data, p.main(data)).Render(&body); err != nil {
 		http.Error(w, fmt.Sprintf("render the page: %v", err), http.StatusInternalServerError)
 		return
 	}

@@ -3,14 +3,12 @@ package server
 import (
 	"cmp"
 	"fmt"
-	"html/template"
 	"net/http"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/go-chi/chi/v5"
-	"sigs.k8s.io/yaml"
 
 	"github.com/wheelhouse-project/wheelhouse/runtime/config"
 	"github.com/wheelhouse-project/wheelhouse/runtime/election"
@@ -22,13 +20,11 @@ import (
 // overviewReloads are shown on the status page.
 const overviewReloads = 5
 
-// pageData is what the templates are given.
+// pageData is what the pages show.
 type pageData struct {
 	Title, Path     string
 	Version         string
 	Started, Now    time.Time
-	Style           template.CSS
-	Script          template.JS
 	Cluster, Lease  string
 	Config          *config.Snapshot
 	Rejected        *config.Rejection
@@ -60,8 +56,6 @@ func (s *Server) pageData(r *http.Request, p page) pageData {
 		Version:        s.version,
 		Started:        s.started,
 		Now:            time.Now(),
-		Style:          template.CSS(pageStyle), //nolint:gosec // our own file
-		Script:         template.JS(pageScript), //nolint:gosec // our own file
 		Config:         cfg.Running,
 		Rejected:       cfg.Rejected,
 		PendingRestart: cfg.PendingRestart,
@@ -217,37 +211,18 @@ func resultTone(result Result) string {
 	}
 }
 
-var pageFuncs = template.FuncMap{
-	"ago":        func(t time.Time) string { return span(time.Since(t)) + " ago" },
-	"until":      func(t time.Time) string { return span(time.Until(t)) },
-	"span":       span,
-	"elapsed":    func(t time.Time) string { return span(time.Since(t)) },
-	"stamp":      func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") },
-	"machine":    func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
-	"short":      func(digest string) string { return digest[:min(len(digest), 12)] },
-	"tone":       tone,
-	"resultTone": resultTone,
-	"lower":      func(s supervisor.State) string { return strings.ToLower(string(s)) },
-	"lastError":  lastError,
-	"share":      share,
-	"yaml":       yamlText,
-	"actionName": actionName,
-	"plural":     plural[int],
-	"plural64":   plural[int64],
-	"link":       func(d pageData, href, text string) link { return link{href, text, d.Path == href} },
-	"restingList": func(list []supervisor.Status, open bool) restingList {
-		return restingList{list, open}
-	},
-}
-
-type link struct {
-	Href, Text string
-	Current    bool
-}
-
-type restingList struct {
-	List []supervisor.Status
-	Open bool
+// resultPicture is that of a state that is like the result.
+func resultPicture(result Result) string {
+	switch result {
+	case Applied:
+		return "running"
+	case Rejected:
+		return "failed"
+	case Applying:
+		return "starting"
+	default:
+		return "disabled"
+	}
 }
 
 // barWidth is the width of the bar of workers in the pages, in pixels.
@@ -274,11 +249,6 @@ func actionName(a supervisor.Action) string {
 		return "restart needed"
 	}
 	return string(a)
-}
-
-func yamlText(value any) (string, error) {
-	text, err := yaml.Marshal(value)
-	return string(text), err
 }
 
 // span says a duration as people do: in its largest unit.

@@ -22,7 +22,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(harness.Main(m, controlplane.Options{})) }
 
-const within = 10 * time.Second
+const within = 2 * time.Minute
 
 // world is an engine that sees the namespaces of one test only.
 type world struct {
@@ -237,7 +237,7 @@ func (w *world) inTest(writes []apiproxy.Request) (mine []apiproxy.Request) {
 // complete waits until each of count namespaces has its account.
 func (w *world) complete(count int) {
 	w.t.Helper()
-	harness.Eventually(w.t, 60*time.Second, "account in every namespace", func(ctx context.Context) error {
+	harness.Eventually(w.t, 2*within, "account in every namespace", func(ctx context.Context) error {
 		namespaces, err := w.Admin.CoreV1().Namespaces().List(ctx, metav1.ListOptions{LabelSelector: "test=" + w.label})
 		if err != nil {
 			return err

@@ -71,8 +71,9 @@ func TestAcceptance02_AnUnusedServiceCIDRGoesAfterTheGracePeriod(t *testing.T) {
 	if err := says(cidr, true); err != nil {
 		t.Errorf("the condition has changed in the grace period: %v", err)
 	}
+	// A reconcile that had read the time before it was set waits by that time.
 	harness.Eventually(t, soon, "end of c2", func(ctx context.Context) error {
-		w.step(time.Millisecond)
+		w.step(100 * time.Millisecond)
 		return w.isGone(ctx, "c2")
 	})
 	if writes := w.writes("c2"); len(writes) != 3 {

@@ -36,7 +36,7 @@ func TestMain(m *testing.M) { os.Exit(harness.Main(m, options)) }
 
 const (
 	// soon is how long the controller may take.
-	soon = 30 * time.Second
+	soon = 2 * time.Minute
 	// aWhile is how long what must not happen is watched for.
 	aWhile = 500 * time.Millisecond
 

@@ -9,6 +9,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -404,23 +405,32 @@ func TestAcceptance10_OrderedUpdateWaitsForTheUser(t *testing.T) {
 
 func TestAcceptance11_MinReadySeconds(t *testing.T) {
 	t.Parallel()
-	c := start(t, harness.Options{})
-	c.create(newSet("web", 2, func(set *appsv1.StatefulSet) { set.Spec.MinReadySeconds = 5 }))
-	c.waitForPod("web-0")
-	since := time.Now().Truncate(time.Second)
-	c.setPhase("web-0", v1.PodRunning, true, since)
-	c.waitForStatus("web", "ready but not available", counts(1, 1, 0, 1, 1))
-	c.waitForPod("web-1")
-	// The clock of this process stands for that of the API server too.
-	if waited := time.Since(since); waited < 5*time.Second {
-		t.Errorf("web-1 came after %s", waited)
-	}
-	c.waitForStatus("web", "one available", counts(2, 1, 1, 2, 2))
-	since = time.Now().Truncate(time.Second)
-	c.setPhase("web-1", v1.PodRunning, true, since)
-	c.waitForStatus("web", "all available", complete(2))
-	if waited := time.Since(since); waited < 5*time.Second {
-		t.Errorf("web-1 was available after %s", waited)
+	clock := harness.NewClock(t, time.Now())
+	c := start(t, harness.Options{Clock: clock})
+	c.create(newSet("web", 2, func(set *appsv1.StatefulSet) { set.Spec.MinReadySeconds = 60 }))
+	for i, want := range []struct {
+		ready, available func(*appsv1.StatefulSet) string
+	}{
+		{counts(1, 1, 0, 1, 1), counts(2, 1, 1, 2, 2)},
+		{counts(2, 2, 1, 2, 2), complete(2)},
+	} {
+		pod := fmt.Sprint("web-", i)
+		c.waitForPod(pod)
+		since := clock.Now().Truncate(time.Second)
+		c.setPhase(pod, v1.PodRunning, true, since)
+		c.waitForStatus("web", pod+" ready but not available", want.ready)
+		clock.SetTime(since.Add(50 * time.Second))
+		harness.Throughout(t, aWhile, pod+" not available", func(ctx context.Context) error {
+			set, err := c.client.AppsV1().StatefulSets(c.ns).Get(ctx, "web", metav1.GetOptions{})
+			if err == nil && want.ready(set) != "" {
+				err = fmt.Errorf("status %s", inJSON(set.Status))
+			}
+			return err
+		})
+		c.waitForStatus("web", pod+" available", func(set *appsv1.StatefulSet) string {
+			clock.Step(time.Second) // a reconcile that had read the time before it was set waits by that time
+			return want.available(set)
+		})
 	}
 }
 
@@ -553,10 +563,23 @@ func TestAcceptance21_QuotaIsReported(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	quota.Status = v1.ResourceQuotaStatus{Hard: hard, Used: v1.ResourceList{v1.ResourcePods: resource.MustParse("0")}}
-	if _, err := quotas.UpdateStatus(t.Context(), quota, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
+	use := func(pods string) {
+		quota.Status = v1.ResourceQuotaStatus{Hard: hard, Used: v1.ResourceList{v1.ResourcePods: resource.MustParse(pods)}}
+		if quota, err = quotas.UpdateStatus(t.Context(), quota, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
 	}
+	// The API server must know of the quota before it counts.
+	use("2")
+	harness.Eventually(t, soon, "a refusal because of the quota", func(ctx context.Context) error {
+		probe := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "probe"}, Spec: newSet("web", 0).Spec.Template.Spec}
+		_, err := c.client.CoreV1().Pods(c.ns).Create(ctx, probe, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		if !apierrors.IsForbidden(err) {
+			return fmt.Errorf("got %w", err)
+		}
+		return nil
+	})
+	use("0")
 	c.create(newSet("web", 4, parallel))
 	c.waitForStatus("web", "two replicas", counts(2, 0, 0, 2, 2))
 	c.waitForEvent("web", v1.EventTypeWarning, "FailedCreate", "in StatefulSet web failed error: ")

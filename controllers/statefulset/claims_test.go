@@ -185,6 +185,7 @@ func TestPodWaitsForAClaimThatIsBeingDeleted(t *testing.T) {
 	if err := c.client.CoreV1().PersistentVolumeClaims(c.ns).Delete(t.Context(), "data-web-0", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
+	c.controller.CatchUp() // claims and sets come by two watches
 	c.change("web", replicas(1))
 	c.waitForEvent("web", v1.EventTypeWarning, "FailedCreate",
 		"Create Pod web-0 in StatefulSet web failed error: pvc data-web-0 is being deleted")
@@ -226,6 +227,7 @@ func TestAcceptance23_OrphansGoToTheNextSet(t *testing.T) {
 		t.Fatal(err)
 	}
 
+	c.controller.CatchUp() // pods and sets come by two watches
 	c.create(set)
 	next := c.waitForStatus("web", "a complete set", complete(2))
 	if next.UID == old.UID || next.Status.CurrentRevision != old.Status.CurrentRevision {

@@ -84,6 +84,7 @@ func TestReloadsChangeNothing(t *testing.T) {
 	for i := sets / 2; i < sets; i++ {
 		c.waitForStatus(app(i), "the final status", complete(1))
 	}
+	harness.Eventually(t, minutes, "the final state", wrong)
 	harness.Throughout(t, aWhile, "the final state", wrong)
 	claims, err := c.client.CoreV1().PersistentVolumeClaims(c.ns).List(t.Context(), metav1.ListOptions{})
 	if err != nil || len(claims.Items) != sets*4 {

@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -18,6 +19,7 @@ import (
 	apischema "k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/wheelhouse-project/wheelhouse/test/apiproxy"
 	"github.com/wheelhouse-project/wheelhouse/test/harness"
 )
 
@@ -45,15 +47,31 @@ var together = map[string]func(w *world){
 	"DuplicateReferencesOfWhichOneIsWrongKeepTheObject": duplicateReferences,
 }
 
+// alone are the scenarios that follow on the same cluster, one after the other:
+// they change what is served, or restart the garbage collector.
+var alone = map[string]func(w *world){
+	"10_BadReferencesThatAreThereAtTheStart":    acceptance10Stopped,
+	"13_AnOwnerOfAnOlderVersion":                acceptance13,
+	"14And15_CustomResourcesComeAndGo":          acceptance14And15,
+	"AnAggregatedAPIThatIsDownStopsNothingElse": aggregatedAPIDown,
+}
+
 func TestAcceptance(t *testing.T) {
 	t.Parallel()
-	shared := newSharedWorld(t, ownControlPlane(t))
-	for name, scenario := range together {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			scenario(shared.another(t))
-		})
-	}
+	shared := newSharedWorld(t, ownControlPlane(t), nil)
+	t.Run("together", func(t *testing.T) {
+		for name, scenario := range together {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				scenario(shared.another(t))
+			})
+		}
+	})
+	t.Run("alone", func(t *testing.T) {
+		for name, scenario := range alone {
+			t.Run(name, func(t *testing.T) { scenario(shared.another(t)) })
+		}
+	})
 }
 
 func acceptance01(w *world) {
@@ -89,7 +107,7 @@ func acceptance04(w *world) {
 	w.configMap("child", ownedBy(configMapRef(owner), yes()), finalizer("x/y"))
 	w.delete(configMaps, "owner", metav1.DeletePropagationForeground)
 	w.terminating("child")
-	harness.Throughout(w.t, 8*time.Second, "wait of the owner", func(ctx context.Context) error {
+	harness.Throughout(w.t, 3*time.Second, "wait of the owner", func(ctx context.Context) error {
 		object, err := w.get(ctx, configMaps, "owner")
 		if err != nil || object == nil || !slices.Equal(object.Finalizers, []string{"foregroundDeletion"}) {
 			return fmt.Errorf("the owner is %v: %w", object, err)
@@ -158,10 +176,15 @@ func acceptance09(w *world) {
 	w.configMap("unknown", ownedBy(unknown, nil))
 	w.configMap("missing", ownedBy(metav1.OwnerReference{APIVersion: "v1", Kind: "PersistentVolume", Name: "missing", UID: "missing-pv"}, nil))
 	w.gone(configMaps, "missing")
-	w.stays(8*time.Second, configMaps, "unknown")
+	w.stays(3*time.Second, configMaps, "unknown")
 }
 
 func acceptance10Running(w *world) { w.badReferences(w.another(w.t), func() {}) }
+
+func acceptance10Stopped(w *world) {
+	w.instance.Stop()
+	w.badReferences(w.another(w.t), w.instance.Start)
+}
 
 // badReferences are made to a parent, then collect runs the garbage collector.
 func (w *world) badReferences(other *world, collect func()) {
@@ -234,7 +257,7 @@ func acceptance12(w *world) {
 	if _, err := w.engine.Admin.CoreV1().PersistentVolumes().Create(w.t.Context(), pv, metav1.CreateOptions{}); err != nil {
 		w.t.Fatal(err)
 	}
-	harness.Throughout(w.t, 8*time.Second, "life of the volume", func(ctx context.Context) error {
+	harness.Throughout(w.t, 3*time.Second, "life of the volume", func(ctx context.Context) error {
 		got, err := w.engine.Admin.CoreV1().PersistentVolumes().Get(ctx, name, metav1.GetOptions{})
 		if err == nil && got.DeletionTimestamp != nil {
 			return errors.New("it is being deleted")
@@ -269,25 +292,20 @@ func acceptance17(w *world) {
 func acceptance18(w *world) {
 	owner := w.configMap("owner")
 	w.configMap("child", ownedBy(configMapRef(owner), nil))
-	ctx, cancel := context.WithCancel(w.t.Context())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		tick := time.NewTicker(50 * time.Millisecond)
-		defer tick.Stop()
-		for n := 0; ctx.Err() == nil; n++ {
-			patch := fmt.Sprintf(`{"metadata":{"labels":{"n":"%d"}}}`, n)
-			_, err := w.metadata.Resource(configMaps).Namespace(w.namespace).Patch(ctx, "child", types.MergePatchType, []byte(patch), metav1.PatchOptions{})
-			if err != nil {
-				return
-			}
-			<-tick.C
+	var changes atomic.Int64
+	stop := w.engine.Proxy.Before(func(r apiproxy.Request) {
+		if r.Verb != "delete" || r.Namespace != w.namespace || r.Name != "child" {
+			return
 		}
-	}()
+		patch := fmt.Sprintf(`{"metadata":{"labels":{"n":"%d"}}}`, changes.Add(1))
+		_, err := w.metadata.Resource(configMaps).Namespace(w.namespace).Patch(w.t.Context(), "child", types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+		if err != nil {
+			w.t.Errorf("change the child: %v", err)
+		}
+	})
 	w.delete(configMaps, "owner", metav1.DeletePropagationBackground)
 	w.gone(configMaps, "child")
-	cancel()
-	<-done
+	stop()
 }
 
 func acceptance19(w *world) {
@@ -306,7 +324,7 @@ func acceptance19(w *world) {
 		}
 	}
 	w.t.Logf("%d of 100 dependents were saved", len(saved))
-	harness.Throughout(w.t, 10*time.Second, "life of the saved", func(ctx context.Context) error {
+	harness.Throughout(w.t, 3*time.Second, "life of the saved", func(ctx context.Context) error {
 		list, err := w.metadata.Resource(configMaps).Namespace(w.namespace).List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return err
@@ -367,7 +385,7 @@ func ignoredOwner(w *world) {
 		w.t.Fatal(err)
 	}
 	w.configMap("child", ownedBy(metav1.OwnerReference{APIVersion: "events.k8s.io/v1", Kind: "Event", Name: "event", UID: event.UID}, nil))
-	w.stays(5*time.Second, configMaps, "child")
+	w.stays(2*time.Second, configMaps, "child")
 	w.delete(events, "event", metav1.DeletePropagationBackground)
 	w.gone(configMaps, "child")
 }

@@ -38,6 +38,7 @@ func Descriptor() controller.Descriptor {
 		// discovery knows what is served.
 		Requires:   []apischema.GroupVersionResource{corev1.SchemeGroupVersion.WithResource("namespaces")},
 		LiveFields: []string{"ignoredResources"},
+		Monitors:   true,
 		Rules: []rbacv1.PolicyRule{
 			{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"get", "list", "watch", "patch", "update", "delete"}},
 			{APIGroups: []string{"", "events.k8s.io"}, Resources: []string{"events"}, Verbs: []string{"create", "update", "patch"}},

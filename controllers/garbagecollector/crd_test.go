@@ -14,8 +14,8 @@ import (
 	apischema "k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/wheelhouse-project/wheelhouse/controllers/garbagecollector"
+	"github.com/wheelhouse-project/wheelhouse/controllers/internal/monitors"
 	"github.com/wheelhouse-project/wheelhouse/test/apiproxy"
-	"github.com/wheelhouse-project/wheelhouse/test/controlplane"
 	"github.com/wheelhouse-project/wheelhouse/test/harness"
 )
 
@@ -127,19 +127,19 @@ func (w *world) monitors(n int) {
 	})
 }
 
-func TestAcceptance13_AnOwnerOfAnOlderVersion(t *testing.T) {
-	w := newSharedWorld(t, controlplane.Shared(t))
+func acceptance13(w *world) {
+	others := w.summary().Monitors
 	d := w.define("olds", "v1", "v1beta1")
 	before := w.summary().Monitors
 	owner := d.custom("v1beta1", "owner")
 	w.configMap("child", ownedBy(owner, nil))
-	w.stays(5*time.Second, configMaps, "child")
+	w.stays(2*time.Second, configMaps, "child")
 
 	// The preferred version goes, and the other one is monitored.
 	d.patch(`[{"op":"replace","path":"/spec/versions/1/storage","value":true},{"op":"replace","path":"/spec/versions/0/storage","value":false},
 		{"op":"replace","path":"/spec/versions/0/served","value":false}]`)
 	old := w.configMap("old", ownedBy(metav1.OwnerReference{APIVersion: d.group + "/v1", Kind: d.kind(), Name: "owner", UID: owner.UID}, nil))
-	harness.Eventually(t, soon, "monitor of the other version", func(context.Context) error {
+	harness.Eventually(w.t, soon, "monitor of the other version", func(context.Context) error {
 		graph := w.serve("/graph?uid=" + string(owner.UID)).Body.String()
 		if !strings.Contains(graph, `version="v1beta1"`) || strings.Contains(graph, `virtual="true"`) || !strings.Contains(graph, string(old.UID)) {
 			return errors.New(graph)
@@ -149,15 +149,15 @@ func TestAcceptance13_AnOwnerOfAnOlderVersion(t *testing.T) {
 	w.stays(2*time.Second, configMaps, "child")
 	w.stays(0, configMaps, "old")
 	if after := w.summary().Monitors; after != before && after != before+1 {
-		t.Errorf("%d monitors after the change of the version, %d before", after, before)
+		w.t.Errorf("%d monitors after the change of the version, %d before", after, before)
 	}
 	w.delete(d.resource("v1beta1"), "owner", metav1.DeletePropagationBackground)
 	w.gone(configMaps, "child")
 	d.delete()
+	w.monitors(others)
 }
 
-func TestAcceptance14And15_CustomResourcesComeAndGo(t *testing.T) {
-	w := newSharedWorld(t, controlplane.Shared(t))
+func acceptance14And15(w *world) {
 	before := w.summary().Monitors
 	d := crd{w: w, group: "gc-things.example.com", plural: "things"}
 	for range 2 {
@@ -181,7 +181,7 @@ func TestAcceptance14And15_CustomResourcesComeAndGo(t *testing.T) {
 
 		// The definition goes with an instance that owns something.
 		w.configMap("left", ownedBy(d.custom("v1", "last"), nil))
-		harness.Eventually(t, soon, "both in the graph", func(context.Context) error {
+		harness.Eventually(w.t, soon, "both in the graph", func(context.Context) error {
 			if graph := w.serve("/graph").Body.String(); !strings.Contains(graph, "name=last") || !strings.Contains(graph, "name=left") {
 				return errors.New(graph)
 			}
@@ -196,7 +196,8 @@ func TestAcceptance14And15_CustomResourcesComeAndGo(t *testing.T) {
 func TestAcceptance16_ABrokenConversionStopsNothingElse(t *testing.T) {
 	t.Parallel()
 	// It delays every garbage collector that starts meanwhile.
-	w := newSharedWorld(t, ownControlPlane(t))
+	clock := harness.NewClock(t, time.Now())
+	w := newSharedWorld(t, ownControlPlane(t), clock)
 	w.instance.Stop()
 	d := w.define("brokens", "v1", "v2")
 	d.custom("v1", "stored")
@@ -215,13 +216,26 @@ func TestAcceptance16_ABrokenConversionStopsNothingElse(t *testing.T) {
 	w.configMap("orphan", ownedBy(configMapRef(orphaning), nil))
 	w.delete(configMaps, "owner", metav1.DeletePropagationBackground)
 	w.delete(configMaps, "orphaning", metav1.DeletePropagationOrphan)
-	started := time.Now()
+	began := clock.Now()
 	w.instance.Start()
-	w.gone(configMaps, "child")
-	if took := time.Since(started); took > time.Minute {
-		t.Errorf("the first deletion took %s", took)
+	pass := func(what, name string) {
+		t.Helper()
+		harness.Eventually(t, 2*soon, what, func(ctx context.Context) error {
+			clock.Step(100 * time.Millisecond)
+			if object, err := w.get(ctx, configMaps, name); err != nil || object != nil {
+				return fmt.Errorf("%s is there: %w", name, err)
+			}
+			return nil
+		})
 	}
-	w.goneWithin(60*time.Second, configMaps, "orphaning")
+	pass("deletion", "child")
+	if object, err := w.get(t.Context(), configMaps, "orphaning"); (err != nil || object == nil) && clock.Since(began) < monitors.SyncTimeout {
+		t.Errorf("the owner is gone before all of its dependents can be known: %v", err)
+	}
+	pass("end of the owner", "orphaning")
+	if took := clock.Since(began); took < monitors.SyncTimeout {
+		t.Errorf("the owner went after %s", took)
+	}
 	w.owners(configMaps, "orphan")
 	families, err := w.instance.Metrics.Gather()
 	if err != nil {
@@ -241,8 +255,8 @@ func TestAcceptance16_ABrokenConversionStopsNothingElse(t *testing.T) {
 	d.delete()
 }
 
-func TestAnAggregatedAPIThatIsDownStopsNothingElse(t *testing.T) {
-	w := newSharedWorld(t, controlplane.Shared(t))
+func aggregatedAPIDown(w *world) {
+	others := w.summary().Monitors
 	services := apischema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"}
 	service := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService",
@@ -252,15 +266,15 @@ func TestAnAggregatedAPIThatIsDownStopsNothingElse(t *testing.T) {
 			"insecureSkipTLSVerify": true, "service": map[string]any{"name": "nobody", "namespace": w.namespace},
 		},
 	}}
-	if _, err := w.dynamic.Resource(services).Create(t.Context(), service, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
+	if _, err := w.dynamic.Resource(services).Create(w.t.Context(), service, metav1.CreateOptions{}); err != nil {
+		w.t.Fatal(err)
 	}
-	t.Cleanup(func() {
+	w.t.Cleanup(func() {
 		if err := w.dynamic.Resource(services).Delete(context.Background(), "v1.down.example.com", metav1.DeleteOptions{}); err != nil {
-			t.Error(err)
+			w.t.Error(err)
 		}
 	})
-	harness.Eventually(t, soon, "503", func(ctx context.Context) error {
+	harness.Eventually(w.t, soon, "503", func(ctx context.Context) error {
 		_, err := w.dynamic.Resource(apischema.GroupVersionResource{Group: "down.example.com", Version: "v1", Resource: "downs"}).List(ctx, metav1.ListOptions{})
 		if !apierrors.IsServiceUnavailable(err) {
 			return fmt.Errorf("the API answers %w", err)
@@ -286,6 +300,7 @@ func TestAnAggregatedAPIThatIsDownStopsNothingElse(t *testing.T) {
 		w.stays(2*time.Second, configMaps, "kept"+suffix)
 	}
 	d.delete()
+	w.monitors(others)
 }
 
 func TestAResourceThatCannotBeListedDelaysOnlyWhatNeedsIt(t *testing.T) {

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/metadata"
+	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 
 	"github.com/wheelhouse-project/wheelhouse/controllers/garbagecollector"
@@ -24,7 +25,7 @@ import (
 )
 
 // soon is how long the garbage collector may take.
-const soon = 30 * time.Second
+const soon = 2 * time.Minute
 
 func TestMain(m *testing.M) { os.Exit(harness.Main(m, controlplane.Options{Audit: true})) }
 
@@ -47,8 +48,14 @@ type world struct {
 // newWorld with an engine of its own, on which nothing runs yet.
 func newWorld(t *testing.T) *world {
 	t.Helper()
+	return newClockWorld(t, nil)
+}
+
+// newClockWorld is a new world whose garbage collector has a clock; the real one if nil.
+func newClockWorld(t *testing.T, c clock.WithTicker) *world {
+	t.Helper()
 	cp := controlplane.Shared(t)
-	engine := harness.New(t, cp, harness.Options{DiscoveryInterval: time.Second})
+	engine := harness.New(t, cp, harness.Options{DiscoveryInterval: time.Second, Clock: c})
 	return inWorld(t, cp, engine, nil, engine.Namespace)
 }
 
@@ -225,10 +232,10 @@ func (w *world) release(gvr apischema.GroupVersionResource, name, finalizer stri
 
 func yes() *bool { return ptr.To(true) }
 
-// newSharedWorld has a garbage collector that sees the whole cluster.
-func newSharedWorld(t *testing.T, cp *controlplane.ControlPlane) *world {
+// newSharedWorld has a garbage collector that sees the whole cluster. Its clock is the real one if nil.
+func newSharedWorld(t *testing.T, cp *controlplane.ControlPlane, c clock.WithTicker) *world {
 	t.Helper()
-	engine := harness.New(t, cp, harness.Options{WholeCluster: true, DiscoveryInterval: time.Second})
+	engine := harness.New(t, cp, harness.Options{WholeCluster: true, DiscoveryInterval: time.Second, Clock: c})
 	w := inWorld(t, cp, engine, nil, cp.Namespace(t))
 	w.start()
 	w.ready()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -17,10 +18,12 @@ import (
 	"github.com/wheelhouse-project/wheelhouse/test/harness"
 )
 
-// The test deletes 100 owners with ten dependents each, in three levels.
+// The test deletes 40 owners with ten dependents each, in three levels, one
+// after the other while the controller is restarted at least 50 times.
 const (
-	reloadOwners   = 100
+	reloadOwners   = 40
 	reloadRestarts = 50
+	reloadPace     = 100 * time.Millisecond
 )
 
 func TestReloadsAtAnyMomentChangeNothing(t *testing.T) {
@@ -40,8 +43,11 @@ func TestReloadsAtAnyMomentChangeNothing(t *testing.T) {
 			w.start()
 			stop := sync.OnceFunc(test.disturb(w))
 			t.Cleanup(stop)
+			pace := time.NewTicker(reloadPace)
+			defer pace.Stop()
 			for n := range reloadOwners {
 				w.delete(configMaps, fmt.Sprint("owner-", n), policyOf(n))
+				<-pace.C
 			}
 			w.disturbed(doomed)
 			stop()
@@ -127,34 +133,21 @@ func (w *world) watchRemovals(living map[types.UID]string) func() []string {
 	w.t.Helper()
 	var mu sync.Mutex
 	var removed []string
+	note := func(event watch.EventType, object *metav1.PartialObjectMetadata) {
+		if living[object.UID] == "" || event != watch.Deleted && object.DeletionTimestamp == nil {
+			return
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		removed = append(removed, object.Name)
+	}
 	for _, gvr := range []apischema.GroupVersionResource{configMaps, secrets} {
-		list, err := w.metadata.Resource(gvr).Namespace(w.namespace).List(w.t.Context(), metav1.ListOptions{})
-		if err != nil {
-			w.t.Fatal(err)
-		}
-		events, err := w.metadata.Resource(gvr).Namespace(w.namespace).Watch(w.t.Context(), metav1.ListOptions{ResourceVersion: list.ResourceVersion})
-		if err != nil {
-			w.t.Fatal(err)
-		}
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			for event := range events.ResultChan() {
-				object, ok := event.Object.(*metav1.PartialObjectMetadata)
-				if !ok || living[object.UID] == "" || event.Type != watch.Deleted && object.DeletionTimestamp == nil {
-					continue
-				}
-				mu.Lock()
-				removed = append(removed, object.Name)
-				mu.Unlock()
-			}
-		}()
-		w.t.Cleanup(func() { events.Stop(); <-done })
+		harness.Follow(w.t, w.metadata.Resource(gvr).Namespace(w.namespace), metav1.ListOptions{}, note)
 	}
 	return func() []string {
 		mu.Lock()
 		defer mu.Unlock()
-		return removed
+		return slices.Clone(removed)
 	}
 }
 

@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/metadata"
+
+	"github.com/wheelhouse-project/wheelhouse/controllers/internal/notfound"
 )
 
 // writeAttempts with ever newer versions of an object that others change all the time.
@@ -32,7 +34,7 @@ func (c *collector) subject(ctx context.Context, v view) (*subject, error) {
 func (c *collector) reread(ctx context.Context, s *subject) (*subject, error) {
 	live, err := c.resource(s).Get(ctx, s.name, metav1.GetOptions{})
 	switch {
-	case apierrors.IsNotFound(err) || err == nil && live.UID != s.uid:
+	case notfound.ByAPIServer(err) || err == nil && live.UID != s.uid:
 		return nil, nil
 	case err != nil:
 		return nil, fmt.Errorf("read %s %s: %w", s.kind, s.name, err)
@@ -41,21 +43,24 @@ func (c *collector) reread(ctx context.Context, s *subject) (*subject, error) {
 }
 
 // delete exactly the version of the object that was judged, or a later one with
-// the same owners. A reference that is added in time always saves it.
+// the same owners: a reference that is added in time saves it. One that others
+// change faster than it can be read and deleted would live for ever, so that the
+// last attempt names its UID alone.
 func (c *collector) delete(ctx context.Context, s *subject, policy func() metav1.DeletionPropagation) error {
 	judged := s.owners
 	for attempt := 1; ; attempt++ {
 		propagation := policy()
-		err := c.resource(s).Delete(ctx, s.name, metav1.DeleteOptions{
-			Preconditions:     &metav1.Preconditions{UID: &s.uid, ResourceVersion: &s.resourceVersion},
-			PropagationPolicy: &propagation,
-		})
+		preconditions := &metav1.Preconditions{UID: &s.uid, ResourceVersion: &s.resourceVersion}
+		if attempt == writeAttempts {
+			preconditions.ResourceVersion = nil
+		}
+		err := c.resource(s).Delete(ctx, s.name, metav1.DeleteOptions{Preconditions: preconditions, PropagationPolicy: &propagation})
 		switch {
 		case err == nil:
 			c.graph.setRequested(s.uid)
 			c.logger.Debug("Deleted", "kind", s.kind, "namespace", s.namespace, "name", s.name, "policy", propagation)
 			return nil
-		case apierrors.IsNotFound(err):
+		case notfound.ByAPIServer(err):
 			return nil
 		}
 		err = fmt.Errorf("delete %s %s: %w", s.kind, s.name, err)
@@ -139,7 +144,7 @@ func (c *collector) patch(ctx context.Context, s *subject, kind types.PatchType,
 	}
 	patched, err := c.resource(s).Patch(ctx, s.name, kind, body, metav1.PatchOptions{})
 	switch {
-	case apierrors.IsNotFound(err):
+	case notfound.ByAPIServer(err):
 		return nil, nil
 	case err != nil:
 		return nil, err

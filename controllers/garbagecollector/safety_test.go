@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"testing"
 	"time"
 
@@ -16,16 +17,8 @@ import (
 	"github.com/wheelhouse-project/wheelhouse/controllers/replicaset"
 	"github.com/wheelhouse-project/wheelhouse/schema"
 	"github.com/wheelhouse-project/wheelhouse/test/apiproxy"
-	"github.com/wheelhouse-project/wheelhouse/test/controlplane"
 	"github.com/wheelhouse-project/wheelhouse/test/harness"
 )
-
-func TestAcceptance10_BadReferencesThatAreThereAtTheStart(t *testing.T) {
-	cp := controlplane.Shared(t)
-	engine := harness.New(t, cp, harness.Options{WholeCluster: true, DiscoveryInterval: time.Second})
-	w := inWorld(t, cp, engine, nil, cp.Namespace(t))
-	w.badReferences(w.another(t), w.start)
-}
 
 func TestAcceptance20_DeletionsWhileItWasStopped(t *testing.T) {
 	t.Parallel()
@@ -182,7 +175,8 @@ func TestAcceptance22_OthersGoOnWhenItIsStopped(t *testing.T) {
 
 func TestAnOwnerWaitsUntilAllItsDependentsAreKnown(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	clock := harness.NewClock(t, time.Now())
+	w := newClockWorld(t, clock)
 	release := w.engine.Proxy.HoldWatches(secrets.GroupResource())
 	for _, policy := range []metav1.DeletionPropagation{metav1.DeletePropagationOrphan, metav1.DeletePropagationForeground} {
 		owner := w.configMap("owner-" + string(policy[0]+32))
@@ -190,7 +184,15 @@ func TestAnOwnerWaitsUntilAllItsDependentsAreKnown(t *testing.T) {
 		w.delete(configMaps, owner.Name, policy)
 	}
 	w.start()
-	harness.Throughout(t, 15*time.Second, "wait of the owners", func(ctx context.Context) error {
+	// Nothing else waits for longer than ten seconds.
+	clock.Step(15 * time.Second)
+	harness.Eventually(t, soon, "work on what needs no complete graph", func(context.Context) error {
+		if s := w.summary(); !s.Ready || s.Complete {
+			return fmt.Errorf("%+v", s)
+		}
+		return nil
+	})
+	harness.Throughout(t, 2*time.Second, "wait of the owners", func(ctx context.Context) error {
 		for _, name := range []string{"owner-o", "owner-f"} {
 			if object, err := w.get(ctx, configMaps, name); err != nil || object == nil {
 				return fmt.Errorf("%s is gone: %w", name, err)
@@ -218,6 +220,38 @@ func TestDependentsThatShowUpAfterOrphaningAreReleased(t *testing.T) {
 	show()
 	w.owners(secrets, "child")
 	w.stays(2*time.Second, secrets, "child")
+}
+
+// A 404 that no API server has given proves nothing: what was to be done is tried again.
+func TestA404OfAProxyEndsNothing(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.start()
+	w.ready()
+	owner, orphaning := w.configMap("owner"), w.configMap("orphaning")
+	w.configMap("child", ownedBy(configMapRef(owner), nil))
+	w.configMap("orphan", ownedBy(configMapRef(orphaning), nil))
+	asked := map[string]func(apiproxy.Request) bool{
+		"child":  func(r apiproxy.Request) bool { return r.Name == "child" && r.Verb == "delete" },
+		"orphan": func(r apiproxy.Request) bool { return r.Name == "orphan" && r.Verb == "patch" },
+	}
+	mend := w.engine.Proxy.Answer(func(r apiproxy.Request) bool { return asked["child"](r) || asked["orphan"](r) }, http.StatusNotFound, 0)
+	w.delete(configMaps, "owner", metav1.DeletePropagationBackground)
+	w.delete(configMaps, "orphaning", metav1.DeletePropagationOrphan)
+	for name, match := range asked {
+		harness.Eventually(t, soon, "second attempt on "+name, func(context.Context) error {
+			if n := len(w.engine.Proxy.Requests(match)); n < 2 {
+				return fmt.Errorf("%d attempts", n)
+			}
+			return nil
+		})
+	}
+	if object, err := w.get(t.Context(), configMaps, "orphaning"); err != nil || object == nil {
+		t.Errorf("the owner is gone before its dependent was released: %v", err)
+	}
+	mend()
+	w.gone(configMaps, "child", "orphaning")
+	w.owners(configMaps, "orphan")
 }
 
 func TestARestartListsNothing(t *testing.T) {
@@ -269,9 +303,10 @@ func TestACascadeTakesOneRequestPerObject(t *testing.T) {
 	w := newWorld(t)
 	w.start()
 	w.ready()
-	deployments, replicas := appsv1.SchemeGroupVersion.WithResource("deployments"), 20
+	const owners, replicas = 10, 20
+	deployments := appsv1.SchemeGroupVersion.WithResource("deployments")
 	template := podTemplate()
-	for n := range 50 {
+	for n := range owners {
 		name := fmt.Sprint("d-", n)
 		selector := &metav1.LabelSelector{MatchLabels: template.Labels}
 		d, err := w.engine.Admin.AppsV1().Deployments(w.namespace).Create(t.Context(), &appsv1.Deployment{
@@ -296,7 +331,7 @@ func TestACascadeTakesOneRequestPerObject(t *testing.T) {
 	w.settledEvents()
 	w.engine.Proxy.Forget()
 	began := time.Now()
-	for n := range 50 {
+	for n := range owners {
 		w.delete(deployments, fmt.Sprint("d-", n), metav1.DeletePropagationBackground)
 	}
 	w.noPods()
@@ -307,8 +342,9 @@ func TestACascadeTakesOneRequestPerObject(t *testing.T) {
 	for _, r := range requests {
 		byVerb[r.Verb]++
 	}
-	t.Logf("%d requests for 50 Deployments with 20 pods each in %s: %v", len(requests), time.Since(began), byVerb)
-	if len(requests) > 1200 {
-		t.Errorf("%d requests, want at most 1200", len(requests))
+	t.Logf("%d requests for %d Deployments with %d pods each in %s: %v", len(requests), owners, replicas, time.Since(began), byVerb)
+	// One for each ReplicaSet and pod, and a few that meet a newer version.
+	if most := owners * (replicas + 1) * 11 / 10; len(requests) > most {
+		t.Errorf("%d requests, want at most %d", len(requests), most)
 	}
 }

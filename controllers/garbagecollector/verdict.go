@@ -8,6 +8,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/wheelhouse-project/wheelhouse/controllers/internal/notfound"
 )
 
 // verdict on an object: its owners by their states.
@@ -108,12 +110,12 @@ func (c *collector) lookUp(ctx context.Context, ref *metav1.OwnerReference, name
 	}
 	live, err := c.client.Resource(kind.resource).Namespace(claim.namespace).Get(ctx, claim.name, metav1.GetOptions{})
 	switch {
-	case apierrors.IsNotFound(err) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse):
-		// Nobody serves the path, which says nothing about the object.
-		return found{}, fmt.Errorf("look up owner %s %s: %s is not served: %w", ref.Kind, ref.Name, kind.resource, err)
-	case apierrors.IsNotFound(err) || err == nil && live.UID != ref.UID:
+	case notfound.ByAPIServer(err) || err == nil && live.UID != ref.UID:
 		c.apply(c.graph.setAbsent(claim), false)
 		return found{state: absent}, nil
+	case apierrors.IsNotFound(err):
+		// Nobody serves the path, which says nothing about the object.
+		return found{}, fmt.Errorf("look up owner %s %s: %s is not served: %w", ref.Kind, ref.Name, kind.resource, err)
 	case err != nil:
 		return found{}, fmt.Errorf("look up owner %s %s: %w", ref.Kind, ref.Name, err)
 	case live.DeletionTimestamp != nil && slices.Contains(live.Finalizers, metav1.FinalizerDeleteDependents):

@@ -46,6 +46,11 @@ test: control-plane ## Run all tests with the race detector (PACKAGES=./… for 
 test-fast: control-plane ## Run all tests without the race detector
 	$(GO) test $(TEST_FLAGS) $(PACKAGES)
 
+# SCALE=full makes the tests larger that can be; the others of these packages are left out.
+.PHONY: test-scale
+test-scale: control-plane ## Run the reload tests of Services at full size, 200 Services × 25 pods
+	SCALE=full $(GO) test -race -count=1 -p 1 -v -timeout $(TEST_TIMEOUT) -run '^TestReloadsChangeNothing$$' ./controllers/endpoints ./controllers/endpointslice
+
 .PHONY: cover
 cover: control-plane ## Run all tests and write coverage to cover.out
 	$(GO) test $(TEST_FLAGS) -coverpkg=./cmd/...,./controllers/...,./runtime/...,./schema/... -coverprofile=cover.out $(PACKAGES)

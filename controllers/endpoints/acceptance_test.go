@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math/rand/v2"
 	"net/http"
 	"testing"
 	"time"
@@ -589,9 +588,7 @@ func TestReloadsChangeNothing(t *testing.T) {
 	c := start(t)
 	c.MakeNode("n1", "a")
 	churn := fixture.NewChurn(c.World, c.FollowEndpoints())
-	stop := c.controller.Reload(rand.Uint64(), 50, 20)
-	churn.Run()
-	stop()
+	churn.Run(c.controller)
 	churn.Check()
 	c.Idle(c.controller)
 	c.NoWrites(fixture.Endpoints, "the final state")

@@ -1,7 +1,6 @@
 package endpointslice_test
 
 import (
-	"math/rand/v2"
 	"testing"
 
 	fixture "github.com/wheelhouse-project/wheelhouse/test/servicefixture"
@@ -14,9 +13,7 @@ func TestReloadsChangeNothing(t *testing.T) {
 	t.Parallel()
 	c := start(t)
 	churn := fixture.NewChurn(c.World, c.FollowSlices(manager))
-	stop := c.controller.Reload(rand.Uint64(), 50, 20)
-	churn.Run()
-	stop()
+	churn.Run(c.controller)
 	churn.Check()
 	c.Idle(c.controller)
 	c.NoWrites(fixture.Slices, "the final state")

@@ -17,41 +17,50 @@ import (
 // Listing follows which ready pods the endpoints of each Service list, and how
 // long one that should be listed was not. Its methods may be called concurrently.
 type Listing struct {
-	mu sync.Mutex
-	// lists are the ready pods that each object lists, by the object's name, with its Service.
-	lists map[string]list
-	// wanted pods of each Service, since when.
-	wanted map[pair]time.Time
-	// missing are the wanted ones that nothing lists, since when.
-	missing map[pair]time.Time
-	longest time.Duration
-	worst   pair
-}
+	clock *workClock
 
-type list struct {
-	service string
-	pods    []string
+	mu sync.Mutex
+	// lists are the ready pods that each object lists, by Service and name of the object.
+	lists map[string]map[string][]string
+	// services of the objects, by name.
+	services map[string]string
+	wanted   map[pair]struct{}
+	// missing are the wanted ones that nothing lists, since when.
+	missing map[pair]moment
+	longest gap
 }
 
 type pair struct{ service, pod string }
+
+// moment by the clock on the wall, and by that of the machine's work.
+type moment struct {
+	wall time.Time
+	work time.Duration
+}
+
+// gap is how long a pod was left out.
+type gap struct {
+	pair
+	wall, work time.Duration
+}
 
 // FollowSlices follows the EndpointSlices of manager until the test ends.
 func (w *World) FollowSlices(manager string) *Listing {
 	w.T.Helper()
 	return w.follow(func(f informers.SharedInformerFactory) cache.SharedIndexInformer {
 		return f.Discovery().V1().EndpointSlices().Informer()
-	}, func(obj any) (string, list, bool) {
+	}, func(obj any) (l list, ok bool) {
 		slice, ok := obj.(*discovery.EndpointSlice)
 		if !ok || slice.Labels[discovery.LabelManagedBy] != manager {
-			return "", list{}, false
+			return list{}, false
 		}
-		l := list{service: slice.Labels[discovery.LabelServiceName]}
+		l = list{name: slice.Name, service: slice.Labels[discovery.LabelServiceName]}
 		for i := range slice.Endpoints {
 			if e := &slice.Endpoints[i]; e.TargetRef != nil && ptr.Deref(e.Conditions.Ready, false) {
 				l.pods = append(l.pods, e.TargetRef.Name)
 			}
 		}
-		return slice.Name, l, true
+		return l, true
 	})
 }
 
@@ -60,12 +69,12 @@ func (w *World) FollowEndpoints() *Listing {
 	w.T.Helper()
 	return w.follow(func(f informers.SharedInformerFactory) cache.SharedIndexInformer {
 		return f.Core().V1().Endpoints().Informer()
-	}, func(obj any) (string, list, bool) {
+	}, func(obj any) (l list, ok bool) {
 		endpoints, ok := obj.(*v1.Endpoints)
 		if !ok {
-			return "", list{}, false
+			return list{}, false
 		}
-		l := list{service: endpoints.Name}
+		l = list{name: endpoints.Name, service: endpoints.Name}
 		for i := range endpoints.Subsets {
 			for j := range endpoints.Subsets[i].Addresses {
 				if target := endpoints.Subsets[i].Addresses[j].TargetRef; target != nil {
@@ -73,26 +82,41 @@ func (w *World) FollowEndpoints() *Listing {
 				}
 			}
 		}
-		return endpoints.Name, l, true
+		return l, true
 	})
 }
 
-func (w *World) follow(of func(informers.SharedInformerFactory) cache.SharedIndexInformer, read func(any) (string, list, bool)) *Listing {
+// list is what one object lists.
+type list struct {
+	name, service string
+	pods          []string
+}
+
+func (w *World) follow(of func(informers.SharedInformerFactory) cache.SharedIndexInformer, read func(any) (list, bool)) *Listing {
 	w.T.Helper()
-	l := &Listing{lists: map[string]list{}, wanted: map[pair]time.Time{}, missing: map[pair]time.Time{}}
+	l := &Listing{
+		clock:    w.startClock(),
+		lists:    map[string]map[string][]string{},
+		services: map[string]string{},
+		wanted:   map[pair]struct{}{},
+		missing:  map[pair]moment{},
+	}
 	factory := informers.NewSharedInformerFactoryWithOptions(w.Admin, 0, informers.WithNamespace(w.Namespace))
 	informer := of(factory)
+	set := func(obj any) {
+		if now, ok := read(obj); ok {
+			l.set(now)
+		}
+	}
 	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc: func(obj any) { l.set(read(obj)) },
-		UpdateFunc: func(_, obj any) {
-			l.set(read(obj))
-		},
+		AddFunc:    set,
+		UpdateFunc: func(_, obj any) { set(obj) },
 		DeleteFunc: func(obj any) {
 			if tombstone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 				obj = tombstone.Obj
 			}
-			if name, _, ok := read(obj); ok {
-				l.set(name, list{}, true)
+			if gone, ok := read(obj); ok {
+				l.set(list{name: gone.name})
 			}
 		},
 	})
@@ -111,54 +135,60 @@ func (w *World) follow(of func(informers.SharedInformerFactory) cache.SharedInde
 	return l
 }
 
-func (l *Listing) set(name string, now list, ok bool) {
-	if !ok {
-		return
-	}
+// set what an object lists now; nothing for no Service when it is gone.
+func (l *Listing) set(now list) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	before := l.lists[name]
+	was := l.services[now.name]
+	before := l.lists[was][now.name]
+	delete(l.lists[was], now.name)
 	if now.service == "" {
-		delete(l.lists, name)
+		delete(l.services, now.name)
 	} else {
-		l.lists[name] = now
-	}
-	for _, of := range []list{before, now} {
-		for _, pod := range of.pods {
-			l.judge(pair{of.service, pod})
+		if l.lists[now.service] == nil {
+			l.lists[now.service] = map[string][]string{}
 		}
+		l.lists[now.service][now.name], l.services[now.name] = now.pods, now.service
+	}
+	for _, pod := range before {
+		l.judge(pair{was, pod})
+	}
+	for _, pod := range now.pods {
+		l.judge(pair{now.service, pod})
 	}
 }
 
 // judge a pair after something has changed.
 func (l *Listing) judge(p pair) {
-	now := time.Now()
 	_, wanted := l.wanted[p]
 	since, missing := l.missing[p]
-	switch listed := l.times(p) > 0; {
+	switch listed := l.listed(p); {
 	case wanted && !listed && !missing:
-		l.missing[p] = now
+		l.missing[p] = moment{time.Now(), l.clock.Now()}
 	case missing && (listed || !wanted):
 		delete(l.missing, p)
-		if gap := now.Sub(since); gap > l.longest {
-			l.longest, l.worst = gap, p
-		}
+		l.longest = longer(l.longest, l.gap(p, since))
 	}
 }
 
-func (l *Listing) times(p pair) int {
-	times := 0
-	for _, of := range l.lists {
-		if of.service != p.service {
-			continue
-		}
-		for _, pod := range of.pods {
-			if pod == p.pod {
-				times++
-			}
+func (l *Listing) gap(p pair, since moment) gap {
+	return gap{p, time.Since(since.wall), l.clock.Now() - since.work}
+}
+
+func longer(a, b gap) gap {
+	if b.work > a.work {
+		return b
+	}
+	return a
+}
+
+func (l *Listing) listed(p pair) bool {
+	for _, pods := range l.lists[p.service] {
+		if slices.Contains(pods, p.pod) {
+			return true
 		}
 	}
-	return times
+	return false
 }
 
 // Want says that from now on a Service should list a pod.
@@ -167,7 +197,7 @@ func (l *Listing) Want(service, pod string) {
 	defer l.mu.Unlock()
 	p := pair{service, pod}
 	if _, ok := l.wanted[p]; !ok {
-		l.wanted[p] = time.Now()
+		l.wanted[p] = struct{}{}
 		l.judge(p)
 	}
 }
@@ -181,17 +211,15 @@ func (l *Listing) Unwant(service, pod string) {
 	l.judge(p)
 }
 
-// Longest is the longest time that a wanted pod was missing, up to now.
-func (l *Listing) Longest() (time.Duration, string) {
+// leftOut is the longest time that a wanted pod was missing, up to now.
+func (l *Listing) leftOut() gap {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	longest, worst := l.longest, l.worst
+	longest := l.longest
 	for p, since := range l.missing {
-		if gap := time.Since(since); gap > longest {
-			longest, worst = gap, p
-		}
+		longest = longer(longest, l.gap(p, since))
 	}
-	return longest, worst.service + "/" + worst.pod
+	return longest
 }
 
 // Wrong says what is listed that is not wanted, or missing, or listed twice; nil when nothing is.
@@ -199,9 +227,11 @@ func (l *Listing) Wrong() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	listed := map[pair]int{}
-	for _, of := range l.lists {
-		for _, pod := range of.pods {
-			listed[pair{of.service, pod}]++
+	for service, objects := range l.lists {
+		for _, pods := range objects {
+			for _, pod := range pods {
+				listed[pair{service, pod}]++
+			}
 		}
 	}
 	var faults []string

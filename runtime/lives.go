@@ -21,6 +21,10 @@ func (m *Manager) newLife(name string, section schema.Section, cfg *schema.Contr
 	if !ok {
 		return nil, fmt.Errorf("controller %s is not in this build", name)
 	}
+	if descriptor.Monitors {
+		m.awaitOthers(cfg)
+	}
+	defer m.made.add(name) // if it could not be made, nobody waits for it either
 	clients, marks, err := m.clients.For(name, descriptor.ServiceAccount)
 	if err != nil {
 		return nil, fmt.Errorf("make the clients of %s: %w", name, err)

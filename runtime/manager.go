@@ -82,6 +82,7 @@ type Manager struct {
 	engineEvents *engineEvents
 	panics       *panicCounter
 	aborts       *abortLog
+	made         *madeLog
 	reloads      *reloadLog
 	exit         chan error
 	first        *config.Snapshot
@@ -123,6 +124,7 @@ func New(o Options) (*Manager, error) {
 		source:  config.NewSource(o.Config),
 		panics:  newPanicCounter(),
 		aborts:  newAbortLog(),
+		made:    newMadeLog(),
 		reloads: newReloadLog(time.Now),
 		exit:    make(chan error, 1),
 	}

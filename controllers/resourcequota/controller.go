@@ -51,6 +51,7 @@ func Descriptor() controller.Descriptor {
 		Requires:          []apischema.GroupVersionResource{quotas},
 		ReadsFeatureGates: []string{podLevelResources},
 		LiveFields:        []string{"syncPeriod"},
+		Monitors:          true,
 		Rules: []rbacv1.PolicyRule{
 			{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"list", "watch"}},
 			{APIGroups: []string{""}, Resources: []string{"resourcequotas/status"}, Verbs: []string{"update"}},

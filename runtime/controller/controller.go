@@ -48,6 +48,10 @@ type Descriptor struct {
 	// ReadsCluster names the fields of Env.Cluster that the controller reads, by JSON
 	// name, such as clusterCIDRs: when one of them changes, the controller restarts.
 	ReadsCluster []string
+	// Monitors tells that the controller looks at whatever is served, see
+	// informers.Lease.Monitor. It is made after the others that may run, so that it
+	// finds their informers and keeps no second copy of what they hold.
+	Monitors bool
 	// Rules are what the controller's identity must be allowed to do.
 	Rules []rbacv1.PolicyRule
 	// LiveFields of the section, by JSON name, are applied by

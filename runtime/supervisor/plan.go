@@ -69,6 +69,13 @@ func controllerSteps(d controller.Descriptor, from, to *schema.ControllerManager
 const reasonDisabled = "disabled"
 
 // mayRun returns why the controller is not to run with cfg, or nothing.
+// MayRun tells whether a controller of this build runs with cfg, once this
+// process leads. unavailable is as in Options.
+func MayRun(d controller.Descriptor, cfg *schema.ControllerManagerConfiguration,
+	unavailable func(string, *schema.ControllerManagerConfiguration) string) bool {
+	return mayRun(d, cfg, unavailable) == ""
+}
+
 func mayRun(d controller.Descriptor, cfg *schema.ControllerManagerConfiguration,
 	unavailable func(string, *schema.ControllerManagerConfiguration) string) string {
 	if !enabled(d, cfg) {

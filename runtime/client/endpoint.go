@@ -24,6 +24,11 @@ type endpoint struct {
 	retire  func()
 }
 
+// streamBuffer bounds what has been received of an answer and not been read yet,
+// by default 4 MiB. The API server sends the state of a resource faster than it
+// is decoded, and dozens of informers start at the same time.
+const streamBuffer = 512 << 10
+
 // newEndpoint makes connections when they are needed. An idle one is checked
 // after pingAfter, and given up when there is no answer for as long again; 0
 // leaves client-go's times, 30 and 15 s.
@@ -50,8 +55,9 @@ func newEndpoint(c *credentials, pingAfter time.Duration) (*endpoint, error) {
 	if config.DialHolder != nil { // of an exec plugin, which closes connections when its certificate changes
 		connections.DialContext = config.DialHolder.Dial
 	}
+	connections.HTTP2 = &http.HTTP2Config{MaxReceiveBufferPerStream: streamBuffer}
 	if pingAfter > 0 {
-		connections.HTTP2 = &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingAfter}
+		connections.HTTP2.SendPingTimeout, connections.HTTP2.PingTimeout = pingAfter, pingAfter
 	}
 	e := &endpoint{credentials: c, connections: utilnet.SetTransportDefaults(connections)}
 	if e.authenticated, err = authenticate(config, connections); err != nil {

@@ -10,6 +10,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/cluster-bootstrap/token/jws"
 	clocktesting "k8s.io/utils/clock/testing"
 
@@ -382,12 +384,19 @@ func TestReloadsAtAnyMomentKeepValidSignatures(t *testing.T) {
 	w.publish(map[string]string{"kubeconfig": "x", "other": "y"})
 	w.token("steady", nil)
 	w.signed("steady")
-	stream, err := w.Admin.CoreV1().ConfigMaps(metav1.NamespacePublic).Watch(t.Context(),
-		metav1.ListOptions{FieldSelector: "metadata.name=cluster-info", ResourceVersion: w.info().ResourceVersion})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer stream.Stop()
+	// The signature of the token that is always there never goes.
+	var mu sync.Mutex
+	var wrong []map[string]string
+	complete := false
+	only := metav1.ListOptions{FieldSelector: "metadata.name=cluster-info"}
+	harness.Follow(t, w.Admin.CoreV1().ConfigMaps(metav1.NamespacePublic), only, func(_ watch.EventType, info *v1.ConfigMap) {
+		mu.Lock()
+		defer mu.Unlock()
+		if info.Data[prefix+"steady"] == "" || info.Data["other"] != "y" {
+			wrong = append(wrong, info.Data)
+		}
+		complete = complete || info.Data["last"] != ""
+	})
 
 	stop := w.controller.Disturb(uint64(time.Now().UnixNano()))
 	var left []string
@@ -420,22 +429,18 @@ func TestReloadsAtAnyMomentKeepValidSignatures(t *testing.T) {
 		t.Errorf("a restart has changed %v to %v", before.Data, after.Data)
 	}
 
-	// The signature of the token that was always there never went.
 	w.set("last", "yes")
-	complete := false
-	for event := range stream.ResultChan() {
-		info, ok := event.Object.(*v1.ConfigMap)
-		if !ok {
-			t.Fatalf("watch of cluster-info: %+v", event.Object)
+	harness.Eventually(t, soon, "the last event", func(context.Context) error {
+		mu.Lock()
+		defer mu.Unlock()
+		if !complete {
+			return errors.New("the watch has not brought it")
 		}
-		if info.Data[prefix+"steady"] == "" || info.Data["other"] != "y" {
-			t.Fatalf("data %v", info.Data)
-		}
-		if complete = info.Data["last"] != ""; complete {
-			break
-		}
-	}
-	if !complete {
-		t.Error("the watch ended before the last event")
+		return nil
+	})
+	mu.Lock()
+	defer mu.Unlock()
+	for _, data := range wrong {
+		t.Errorf("data %v", data)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"math/big"
 	"net/http"
 	"os"
+	"sync"
 	"testing"
 	"time"
 
@@ -71,6 +72,7 @@ func start(t *testing.T) *world {
 	t.Helper()
 	w := newWorld(t)
 	w.controller = w.Start(csrcleaner.Descriptor(), nil)
+	w.idle() // a late first pass would see what the test makes
 	return w
 }
 
@@ -385,16 +387,18 @@ func TestARefusedDeletionIsRepeatedAndKeepsNoOther(t *testing.T) {
 
 func TestReloadsAtAnyMomentDeleteOnlyWhatIsDue(t *testing.T) {
 	w := start(t)
+	var mu sync.Mutex
+	deleted := map[types.UID]bool{}
+	complete := false
 	requests := w.Admin.CertificatesV1().CertificateSigningRequests()
-	list, err := requests.List(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	stream, err := requests.Watch(t.Context(), metav1.ListOptions{ResourceVersion: list.ResourceVersion})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer stream.Stop()
+	harness.Follow(t, requests, metav1.ListOptions{}, func(event watch.EventType, request *certificatesv1.CertificateSigningRequest) {
+		mu.Lock()
+		defer mu.Unlock()
+		if event == watch.Deleted {
+			deleted[request.UID] = true
+		}
+		complete = complete || request.Name == "last"
+	})
 
 	stop := w.controller.Disturb(uint64(time.Now().UnixNano()))
 	living := map[types.UID]string{}
@@ -420,20 +424,19 @@ func TestReloadsAtAnyMomentDeleteOnlyWhatIsDue(t *testing.T) {
 	w.expect(nil, doomed...)
 
 	w.request("last")
-	complete := false
-	for event := range stream.ResultChan() {
-		request, ok := event.Object.(*certificatesv1.CertificateSigningRequest)
-		if !ok {
-			t.Fatalf("watch of requests: %+v", event.Object)
+	harness.Eventually(t, soon, "the last event", func(context.Context) error {
+		mu.Lock()
+		defer mu.Unlock()
+		if !complete {
+			return errors.New("the watch has not brought it")
 		}
-		if name, lives := living[request.UID]; lives && event.Type == watch.Deleted {
+		return nil
+	})
+	mu.Lock()
+	defer mu.Unlock()
+	for uid, name := range living {
+		if deleted[uid] {
 			t.Errorf("%s was deleted", name)
 		}
-		if complete = request.Name == "last"; complete {
-			break
-		}
-	}
-	if !complete {
-		t.Error("the watch ended before the last event")
 	}
 }

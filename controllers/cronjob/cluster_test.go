@@ -51,7 +51,9 @@ type cluster struct {
 
 func start(t *testing.T) *cluster {
 	t.Helper()
-	clock := newClock(t)
+	// At the start of a minute, so that the next one is set by the test, and far
+	// enough ahead of the API server's clock to stay ahead of it.
+	clock := harness.NewClock(t, time.Now().Truncate(time.Minute).Add(10*time.Minute+time.Second))
 	c := startWith(t, harness.Options{Clock: clock})
 	c.clock = clock
 	return c
@@ -69,35 +71,6 @@ func startWith(t *testing.T, o harness.Options) *cluster {
 	}
 }
 
-// newClock returns a clock that also goes on by itself, since the engine's short
-// waits go by it too. It begins at the start of a minute to come, so that the
-// next one is set by the test.
-func newClock(t *testing.T) *testclock.FakeClock {
-	t.Helper()
-	clock := testclock.NewFakeClock(time.Now().Truncate(time.Minute).Add(time.Minute + time.Second))
-	ended := make(chan struct{})
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		tick := time.NewTicker(5 * time.Millisecond)
-		defer tick.Stop()
-		for last := time.Now(); ; {
-			select {
-			case now := <-tick.C:
-				clock.Step(now.Sub(last))
-				last = now
-			case <-ended:
-				return
-			}
-		}
-	}()
-	t.Cleanup(func() {
-		close(ended)
-		<-done
-	})
-	return clock
-}
-
 // minute sets the clock to the n-th next full minute, and a moment, and returns that minute.
 func (c *cluster) minute(n int) time.Time {
 	c.t.Helper()
@@ -107,10 +80,12 @@ func (c *cluster) minute(n int) time.Time {
 	return full
 }
 
-// settle returns when nothing has been going on for a moment: who computes how
-// long to wait while the clock is set waits too long.
+// settle returns when the controller's caches are up to date and nothing has
+// been going on for a moment: who computes how long to wait while the clock is
+// set waits too long.
 func (c *cluster) settle() {
 	c.t.Helper()
+	c.controller.CatchUp()
 	var quiet time.Time
 	harness.Eventually(c.t, soon, "quiet", func(context.Context) error {
 		if status := c.controller.Work(); status.Busy > 0 || status.Depth > 0 || quiet.IsZero() {
@@ -121,6 +96,14 @@ func (c *cluster) settle() {
 		}
 		return nil
 	})
+}
+
+// heard returns when the controller has heard of all earlier changes of
+// CronJobs, whose events come in their order.
+func (c *cluster) heard() {
+	c.t.Helper()
+	c.createPlain(newCronJob("never-due", "59 23 31 2 *"))
+	c.waitForEvent("never-due", "Warning", "InvalidSchedule", "")
 }
 
 // newCronJob has Jobs with a label and an annotation, as its template says.

@@ -122,13 +122,15 @@ func TestReloadsChangeNothing(t *testing.T) {
 		}
 	}
 	slices.Sort(want)
-	harness.Throughout(t, aWhile, "the final state", func(context.Context) error {
+	final := func(context.Context) error {
 		got, err := jobs.names()
 		if err == nil && !slices.Equal(got, want) {
 			err = fmt.Errorf("jobs %v, want %v", got, want)
 		}
 		return err
-	})
+	}
+	harness.Eventually(t, soon, "the final state", final) // the watch may be late
+	harness.Throughout(t, aWhile, "the final state", final)
 	for i := range cronJobs {
 		c.noEvent(name(i), "UnexpectedJob", "MissingJob", "FailedCreate", "FailedDelete")
 	}

@@ -119,6 +119,12 @@ func (w *world) get(name string) *certificatesv1.PodCertificateRequest {
 	return request
 }
 
+// age sets the clock to when a request is as old as that. Its time of creation
+// is the API server's, which goes on faster.
+func (w *world) age(request *certificatesv1.PodCertificateRequest, to time.Duration) {
+	w.clock.SetTime(request.CreationTimestamp.Add(to))
+}
+
 func (w *world) gone(names ...string) {
 	w.t.Helper()
 	for _, name := range names {
@@ -191,7 +197,7 @@ func TestAcceptance01And02_RequestsGoAfterAQuarterOfAnHour(t *testing.T) {
 			t.Errorf("%s went before its time", name)
 		}
 	}
-	w.clock.Step(6 * time.Minute) // their time of creation is that of the API server, which may be a little later
+	w.age(denied, 16*time.Minute)
 	w.deleted(pending, 15*time.Minute, 20*time.Minute)
 	w.deleted(denied, 15*time.Minute, 20*time.Minute)
 }
@@ -199,10 +205,10 @@ func TestAcceptance01And02_RequestsGoAfterAQuarterOfAnHour(t *testing.T) {
 func TestAcceptance03_APassIsMadeAtTheStart(t *testing.T) {
 	t.Parallel()
 	w := start(t)
-	w.request("r")
+	r := w.request("r")
 	w.idle()
 	w.controller.Stop()
-	w.clock.Step(16 * time.Minute)
+	w.age(r, 16*time.Minute)
 	if w.get("r") == nil {
 		t.Fatal("a stopped controller has deleted it")
 	}
@@ -215,9 +221,9 @@ func TestAcceptance04_ARequestThatIsHeldKeepsNoOther(t *testing.T) {
 	w := start(t)
 	w.request("a")
 	w.request("held", "example.com/hold")
-	w.request("z")
+	z := w.request("z")
 	w.idle()
-	w.clock.Step(16 * time.Minute)
+	w.age(z, 16*time.Minute)
 	w.gone("a", "z")
 	w.idle()
 	if held := w.get("held"); held == nil || held.DeletionTimestamp == nil {
@@ -281,7 +287,7 @@ func TestAcceptance06_ANamesakeLives(t *testing.T) {
 		t.Fatal(err)
 	}
 	successor := w.request("r")
-	w.clock.Step(16 * time.Minute)
+	w.age(successor, 16*time.Minute)
 	harness.Eventually(t, soon, "refused deletion", func(context.Context) error {
 		refused := w.Proxy.Requests(func(r apiproxy.Request) bool { return r.Verb == "delete" && r.Code == http.StatusConflict })
 		if len(refused) == 0 {
@@ -300,20 +306,20 @@ func TestAcceptance06_ANamesakeLives(t *testing.T) {
 func TestThresholdAndIntervalAreChangedWhileItRuns(t *testing.T) {
 	t.Parallel()
 	w := start(t)
-	w.request("old")
+	old := w.request("old")
 	w.idle()
-	w.clock.Step(time.Minute)
+	w.age(old, time.Minute)
 	w.controller.ApplyLive(section(t, 2*time.Second, 30*time.Second))
 	w.gone("old")
 	young := w.request("young")
 	w.controller.ApplyLive(section(t, 2*time.Second, 2*time.Hour))
 	w.idle()
-	w.clock.Step(time.Hour)
+	w.age(young, time.Hour)
 	w.idle()
 	if w.get("young") == nil {
 		t.Fatal("it went before its time")
 	}
-	w.clock.Step(time.Hour)
+	w.age(young, 2*time.Hour)
 	w.deleted(young, 2*time.Hour, 2*time.Hour+10*time.Minute)
 }
 
@@ -321,47 +327,46 @@ func TestReloadsAtAnyMomentDeleteOnlyWhatIsOld(t *testing.T) {
 	t.Parallel()
 	w := start(t)
 	requests := w.Admin.CertificatesV1().PodCertificateRequests(w.Namespace)
-	list, err := requests.List(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	stream, err := requests.Watch(t.Context(), metav1.ListOptions{ResourceVersion: list.ResourceVersion})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer stream.Stop()
+	var mu sync.Mutex
+	deleted := map[types.UID]bool{}
+	complete := false
+	harness.Follow(t, requests, metav1.ListOptions{}, func(event watch.EventType, request *certificatesv1.PodCertificateRequest) {
+		mu.Lock()
+		defer mu.Unlock()
+		if event == watch.Deleted {
+			deleted[request.UID] = true
+		}
+		complete = complete || request.Name == "last"
+	})
 
 	stop := w.controller.Disturb(uint64(time.Now().UnixNano()))
 	const count = 40
-	created := map[types.UID]bool{}
+	var youngest *certificatesv1.PodCertificateRequest
 	for n := range count {
-		created[w.request(fmt.Sprintf("r-%d", n)).UID] = true
+		youngest = w.request(fmt.Sprintf("r-%d", n))
 		w.clock.Step(20 * time.Second) // 13 min 20 s in all
 	}
 	first := w.get("r-0")
 	if first == nil {
 		t.Fatal("a request went before its time")
 	}
-	w.clock.Step(3 * time.Minute)
+	w.age(youngest, 16*time.Minute)
 	for n := range count {
 		w.gone(fmt.Sprintf("r-%d", n))
 	}
 	stop()
 	w.idle()
-	deleted := map[types.UID]int{}
 	w.request("last")
-	for event := range stream.ResultChan() {
-		request, ok := event.Object.(*certificatesv1.PodCertificateRequest)
-		if !ok {
-			t.Fatalf("watch of requests: %+v", event.Object)
+	harness.Eventually(t, soon, "the last event", func(context.Context) error {
+		mu.Lock()
+		defer mu.Unlock()
+		if !complete {
+			return errors.New("the watch has not brought it")
 		}
-		if event.Type == watch.Deleted {
-			deleted[request.UID]++
-		}
-		if request.Name == "last" {
-			break
-		}
-	}
+		return nil
+	})
+	mu.Lock()
+	defer mu.Unlock()
 	if len(deleted) != count {
 		t.Errorf("%d requests were deleted, want %d", len(deleted), count)
 	}

@@ -161,9 +161,12 @@ func TestCertificate_ContentIsFollowed(t *testing.T) {
 	mustContain(t, func() string { _, body := fetch(t, open, s.url("/")); return body }(), "The certificate files cannot be used")
 	write(t, files.KeyFile, key)
 	waitForName(t, s, "second")
-	if message := s.Status().Certificate.LastError; message != "" {
-		t.Errorf("status still says %q", message)
-	}
+	eventually(t, "the status tells of no error", func() error {
+		if message := s.Status().Certificate.LastError; message != "" {
+			return errors.New(message)
+		}
+		return nil
+	})
 	stillServed()
 
 	for name, content := range map[string][]byte{

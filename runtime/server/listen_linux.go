@@ -29,6 +29,24 @@ func listenBeside(address string, old net.Listener) (net.Listener, error) {
 	return shared.Listen(context.Background(), "tcp", address)
 }
 
+// connectionWaits tells whether a connection is made that was not accepted yet.
+func connectionWaits(listener net.Listener) bool {
+	socket, ok := listener.(syscall.Conn)
+	if !ok {
+		return false
+	}
+	raw, err := socket.SyscallConn()
+	if err != nil {
+		return false // it is closed
+	}
+	ready := 0
+	err = raw.Control(func(fd uintptr) {
+		// An error, such as an interruption, says the same as a connection: look again.
+		ready, _ = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)
+	})
+	return err == nil && ready != 0
+}
+
 // sharePort has the form of net.ListenConfig.Control.
 func sharePort(_, _ string, c syscall.RawConn) error {
 	var set error

@@ -17,8 +17,10 @@ const (
 	// request's header must arrive.
 	headerTimeout = 10 * time.Second
 	idleTimeout   = 90 * time.Second
-	// acceptRest is how long a listener that was replaced accepts connections.
+	// acceptRest is how long a listener that was replaced accepts connections at
+	// least, and acceptPoll how often it is then looked whether some still wait.
 	acceptRest = 100 * time.Millisecond
+	acceptPoll = 10 * time.Millisecond
 	// maxHeaderBytes of one request; tokens are the largest headers known.
 	maxHeaderBytes = 64 << 10
 	// maxStreams that one HTTP/2 connection may have open.
@@ -79,11 +81,21 @@ func (s *Server) listen(a address, replaced *listener) (*listener, error) {
 }
 
 // replace stops a listener that another one has taken over from, after it has
-// accepted the connections that were made before.
+// accepted the connections that were made before. Those that waited to be
+// accepted would be cut off.
 func (l *listener) replace(ctx context.Context) {
-	select {
-	case <-time.After(acceptRest):
-	case <-ctx.Done():
+	if l == nil {
+		return
+	}
+	late := time.Now().Add(drainTimeout)
+	for wait := acceptRest; ; wait = acceptPoll {
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+		}
+		if ctx.Err() != nil || !connectionWaits(l.Listener) || time.Now().After(late) {
+			break
+		}
 	}
 	l.stop(ctx, drainTimeout)
 }

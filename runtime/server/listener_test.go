@@ -30,16 +30,16 @@ func TestRun_LeavesNothingBehind(t *testing.T) {
 		}
 	}
 	// A connection that says nothing must not hold the server up.
+	start := time.Now()
 	silent, err := net.Dial("tcp", s.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer silent.Close()
 	addr := s.Addr().String()
-	start := time.Now()
 	s.stop(t)
-	if took := time.Since(start); took > 5*time.Second {
-		t.Errorf("ended after %v", took)
+	if took := time.Since(start); took > headerTimeout {
+		t.Errorf("ended %v after a connection that said nothing", took)
 	}
 	if _, err := net.Dial("tcp", addr); !isRefused(err) {
 		t.Errorf("still listening: %v", err)
@@ -74,17 +74,13 @@ func TestRun_EndsDespiteRequests(t *testing.T) {
 	}
 	<-entered
 	<-entered
-	start := time.Now()
 	s.stop(t)
-	if took := time.Since(start); took > 10*stopTimeout {
-		t.Errorf("ended after %v", took)
-	}
 	select {
 	case err := <-ended:
 		if err == nil {
 			t.Error("the context of a request has no error")
 		}
-	case <-time.After(10 * time.Second):
+	case <-time.After(soon):
 		t.Error("the context of a request goes on")
 	}
 }
@@ -188,7 +184,7 @@ func moveUnderLoad(t *testing.T, from, to address, connections bool) {
 		eventually(t, "the old address is closed", func() error {
 			conn, err := net.Dial("tcp", address{"127.0.0.1", from.port}.String())
 			if err == nil {
-				return conn.Close()
+				return errors.Join(errors.New("still open"), conn.Close())
 			}
 			if !isRefused(err) {
 				return err
@@ -325,14 +321,14 @@ func TestLimits(t *testing.T) {
 		return conn
 	}
 	// cutOff reads until the server ends the connection.
-	cutOff := func(t *testing.T, conn net.Conn, within time.Duration) string {
+	cutOff := func(t *testing.T, conn net.Conn) string {
 		t.Helper()
-		if err := conn.SetReadDeadline(time.Now().Add(within)); err != nil {
+		if err := conn.SetReadDeadline(time.Now().Add(soon)); err != nil {
 			t.Fatal(err)
 		}
 		answer, err := io.ReadAll(conn)
 		if timeout := net.Error(nil); errors.As(err, &timeout) && timeout.Timeout() {
-			t.Fatalf("not cut off within %v: %q", within, answer)
+			t.Fatalf("not cut off within %v: %q", soon, answer)
 		}
 		return string(answer)
 	}
@@ -341,7 +337,7 @@ func TestLimits(t *testing.T) {
 		t.Parallel()
 		conn := dial(t)
 		fmt.Fprintf(conn, "GET /livez HTTP/1.1\r\nHost: x\r\nX-Large: %s\r\n\r\n", strings.Repeat("x", maxHeaderBytes+8192))
-		mustContain(t, cutOff(t, conn, headerTimeout), "431 Request Header Fields Too Large")
+		mustContain(t, cutOff(t, conn), "431 Request Header Fields Too Large")
 	})
 	t.Run("header too large over HTTP/2", func(t *testing.T) {
 		t.Parallel()
@@ -369,7 +365,7 @@ func TestLimits(t *testing.T) {
 		t.Parallel()
 		conn := dial(t)
 		fmt.Fprint(conn, "GET /livez HTTP/1.1\r\nHost: x\r\nX-Slow: ")
-		cutOff(t, conn, 3*headerTimeout)
+		cutOff(t, conn)
 	})
 	t.Run("handshake that never ends", func(t *testing.T) {
 		t.Parallel()
@@ -378,19 +374,19 @@ func TestLimits(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer conn.Close()
-		cutOff(t, conn, 3*headerTimeout)
+		cutOff(t, conn)
 	})
 	t.Run("body that never comes", func(t *testing.T) {
 		t.Parallel()
 		conn := dial(t)
 		fmt.Fprint(conn, "PUT /debug/flags/v HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n4")
-		mustContain(t, cutOff(t, conn, 3*bodyTimeout), "400 Bad Request")
+		mustContain(t, cutOff(t, conn), "400 Bad Request")
 	})
 	t.Run("body that nobody reads and never comes", func(t *testing.T) {
 		t.Parallel()
 		conn := dial(t)
 		fmt.Fprint(conn, "GET /livez HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n")
-		cutOff(t, conn, 3*bodyTimeout)
+		cutOff(t, conn)
 	})
 	t.Run("others are served meanwhile, and deadlines do not outlive their request", func(t *testing.T) {
 		t.Parallel()

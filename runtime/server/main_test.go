@@ -24,6 +24,9 @@ func TestMain(m *testing.M) { os.Exit(controlplane.Main(m, controlplane.Options{
 
 var discard = slog.New(slog.DiscardHandler)
 
+// soon is ample for what must come on a busy machine.
+const soon = 2 * time.Minute
+
 // everything is open to everybody, in tests of other things than the gate.
 var everything = schema.Authorization{AlwaysAllowPaths: []string{"*"}}
 
@@ -101,7 +104,7 @@ func (r *running) stop(t *testing.T) {
 		if open {
 			close(r.ended)
 		}
-	case <-time.After(30 * time.Second):
+	case <-time.After(soon):
 		t.Error("the server does not end")
 	}
 }
@@ -150,7 +153,7 @@ func tryFetch(t *testing.T, c *http.Client, url string, header ...string) (int, 
 
 func eventually(t *testing.T, what string, check func() error) {
 	t.Helper()
-	deadline := time.Now().Add(30 * time.Second)
+	deadline := time.Now().Add(soon)
 	for {
 		err := check()
 		if err == nil {

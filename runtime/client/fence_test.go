@@ -89,7 +89,7 @@ func TestFenceIsShutWhenEitherClockSaysSo(t *testing.T) {
 			if !test.open {
 				select {
 				case <-ctx.Done():
-				case <-time.After(10 * time.Second):
+				case <-time.After(soon):
 					t.Error("a write in flight was not cancelled")
 				}
 			}

@@ -423,7 +423,7 @@ func (w *watchRun) expectEnd(t *testing.T) {
 		if err != nil {
 			t.Errorf("the watch ended with an error: %v", err)
 		}
-	case <-time.After(10 * time.Second):
+	case <-time.After(soon):
 		t.Error("the watch goes on over the old connection")
 	}
 }

@@ -67,7 +67,7 @@ func (f *following) snapshot() (reports []Set, unchanged int) {
 // until waits for a condition on what was reported.
 func (f *following) until(what string, condition func(reports []Set, unchanged int) bool) {
 	f.t.Helper()
-	deadline := time.NewTimer(20 * time.Second)
+	deadline := time.NewTimer(2 * time.Minute)
 	defer deadline.Stop()
 	for !condition(f.snapshot()) {
 		select {

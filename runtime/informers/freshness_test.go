@@ -107,7 +107,7 @@ func TestWaitForSyncReachesMarkWithoutEvent(t *testing.T) {
 	mustLease(t, lease, quiet)
 	mustSync(t, lease)
 	foreign := create(t, client, namespace, "a")
-	within(t, 30*time.Second, "foreign mark", func(ctx context.Context) error {
+	within(t, longTime, "foreign mark", func(ctx context.Context) error {
 		return lease.WaitForSync(ctx, map[schema.GroupResource]string{quiet.GroupResource(): foreign})
 	})
 }
@@ -127,11 +127,13 @@ func TestCatchUpOfQuietResourceIsImmediate(t *testing.T) {
 		t.Fatal(err)
 	}
 	mustSync(t, lease)
-	for n := range 3 {
+	const times = 5
+	immediate := 0
+	for n := range times {
 		since := time.Now()
 		newest := create(t, client, namespace, fmt.Sprint("a-", n))
-		// Far less than the second that a bookmark takes at least.
-		within(t, 10*time.Second, "quiet", func(ctx context.Context) error { return lease.CatchUp(ctx, since) })
+		_, watchesBefore, _ := counted.counts(quiet.Resource)
+		within(t, longTime, "quiet", func(ctx context.Context) error { return lease.CatchUp(ctx, since) })
 		if !lease.Reached(quiet.GroupResource(), newest) {
 			t.Error("caught up, but older than a write before")
 		}
@@ -139,11 +141,19 @@ func TestCatchUpOfQuietResourceIsImmediate(t *testing.T) {
 		listsBefore, _, _ := counted.counts(quiet.Resource)
 		other := pool.Lease("other")
 		mustLease(t, other, quiet)
-		within(t, 10*time.Second, "second user", func(ctx context.Context) error { return other.CatchUp(ctx, since) })
+		within(t, longTime, "second user", func(ctx context.Context) error { return other.CatchUp(ctx, since) })
 		other.Release()
-		if lists, watches, _ := counted.counts(quiet.Resource); lists != listsBefore || watches != 2 {
-			t.Errorf("%d lists and %d watches, want %d and 2", lists, watches, listsBefore)
+		lists, watches, _ := counted.counts(quiet.Resource)
+		if lists != listsBefore {
+			t.Errorf("%d lists, want %d", lists, listsBefore)
 		}
+		if watches == watchesBefore {
+			immediate++
+		}
+	}
+	// A machine that stands still for a moment lets a watch be made anew.
+	if immediate == 0 {
+		t.Errorf("none of %d times was it enough to compare the objects", times)
 	}
 }
 
@@ -293,7 +303,7 @@ func TestCatchUpOfLargeQuietResource(t *testing.T) {
 	// A regular bookmark may come just in time, as it does soon after the first list.
 	for ; reads < 5 && !renewed(); reads++ {
 		newest := create(t, client, namespace, fmt.Sprint("newest-", reads))
-		within(t, 30*time.Second, "large", func(ctx context.Context) error { return lease.CatchUp(ctx, time.Now()) })
+		within(t, longTime, "large", func(ctx context.Context) error { return lease.CatchUp(ctx, time.Now()) })
 		if !lease.Reached(limitRanges.GroupResource(), newest) {
 			t.Error("caught up, but older than a write before")
 		}

@@ -28,7 +28,7 @@ var (
 )
 
 // longTime bounds what should take a moment, on a machine that is busy.
-const longTime = time.Minute
+const longTime = 2 * time.Minute
 
 // traffic counts an informer client's requests per resource, and can hold back
 // what watches bring.

@@ -87,7 +87,7 @@ func TestNodesRunPodsByTheirCommand(t *testing.T) {
 				t.Fatal(err)
 			}
 			var last *corev1.Pod
-			err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, 20*time.Second, true,
+			err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, soon, true,
 				func(ctx context.Context) (done bool, err error) {
 					last, err = pods.Get(ctx, test.name, metav1.GetOptions{})
 					return err == nil && test.want(last), err
@@ -98,7 +98,7 @@ func TestNodesRunPodsByTheirCommand(t *testing.T) {
 			if err := pods.Delete(t.Context(), test.name, metav1.DeleteOptions{}); err != nil {
 				t.Fatal(err)
 			}
-			err = wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, 20*time.Second, true,
+			err = wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, soon, true,
 				func(ctx context.Context) (bool, error) {
 					list, err := pods.List(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + test.name})
 					return err == nil && len(list.Items) == 0, err
@@ -127,7 +127,7 @@ func TestPeerWorks(t *testing.T) {
 	}
 	namespace := cp.Namespace(t)
 	client := kubernetes.NewForConfigOrDie(cp.AdminConfig())
-	err = wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, 30*time.Second, true,
+	err = wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, soon, true,
 		func(ctx context.Context) (bool, error) {
 			list, err := client.CoreV1().ServiceAccounts(namespace).List(ctx, metav1.ListOptions{FieldSelector: "metadata.name=default"})
 			return err == nil && len(list.Items) == 1, err

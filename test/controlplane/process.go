@@ -13,12 +13,15 @@ import (
 	"time"
 )
 
-// stopGrace is how long a process may take to end after SIGTERM before it is killed.
-const stopGrace = 10 * time.Second
+// defaultGrace is how long a process may take to end after SIGTERM before it is killed.
+const defaultGrace = 10 * time.Second
 
 // Process is one program of the control plane. It dies with this process
 // (on Linux), and its output goes to a file.
 type Process struct {
+	// Grace is how long Stop lets the program take to end. Default: 10 s.
+	Grace time.Duration
+
 	name    string
 	path    string
 	args    []string
@@ -40,7 +43,7 @@ type run struct {
 
 // NewProcess describes a program that Start starts. Its output is appended to logPath.
 func NewProcess(name, path string, args []string, logPath string) *Process {
-	return &Process{name: name, path: path, args: args, logPath: logPath}
+	return &Process{Grace: defaultGrace, name: name, path: path, args: args, logPath: logPath}
 }
 
 // TeeTo copies the output of all later lives to w as well. It may not be
@@ -96,8 +99,8 @@ func (r *run) ended() bool {
 	}
 }
 
-// Stop ends the program with SIGTERM, after ten seconds with SIGKILL, and
-// waits for its end. It is fine to stop what does not run.
+// Stop ends the program with SIGTERM, after Grace with SIGKILL, and waits for
+// its end. It is fine to stop what does not run.
 func (p *Process) Stop() error { return p.stop(syscall.SIGTERM) }
 
 // Kill ends the program with SIGKILL and waits for its end.
@@ -123,7 +126,7 @@ func (p *Process) stop(signal syscall.Signal) error {
 	select {
 	case <-r.done:
 		return nil
-	case <-time.After(stopGrace):
+	case <-time.After(p.Grace):
 	}
 	if err := r.signal(syscall.SIGKILL); err != nil {
 		return fmt.Errorf("kill %s: %w", p.name, err)

@@ -32,7 +32,7 @@ import (
 	"github.com/wheelhouse-project/wheelhouse/test/harness"
 )
 
-const within = 30 * time.Second
+const within = 2 * time.Minute
 
 // world is that of a controller, without a cluster.
 type world struct {

@@ -29,6 +29,9 @@ import (
 // bootstrapped is the identity whose rights the API server bootstraps.
 const bootstrapped = "system:kube-controller-manager"
 
+// stopGrace is how long a daemon may take to end in order on a busy machine.
+const stopGrace = time.Minute
+
 // Build builds the binary into dir and returns its path.
 func Build(ctx context.Context, dir string, flags ...string) (string, error) {
 	root, err := controlplane.Root()
@@ -138,6 +141,7 @@ func Start(o Options) (*Daemon, error) {
 	command := slices.Concat(o.Wrapper, []string{o.Binary, "--config", d.File}, o.Args)
 	d.Process = controlplane.NewProcess(o.Name, command[0], command[1:],
 		filepath.Join(logs, o.Name+".log"))
+	d.Process.Grace = stopGrace
 	if err := d.Process.Start(); err != nil {
 		return nil, fmt.Errorf("start the daemon: %w", err)
 	}

@@ -24,7 +24,7 @@ import (
 
 // quick are timings for tests that wait for a lease to expire.
 func quick(c *schema.LeaderElection) {
-	c.LeaseDuration.Duration, c.RenewDeadline.Duration, c.RetryPeriod.Duration = 5*time.Second, 3*time.Second, 500*time.Millisecond
+	c.LeaseDuration.Duration, c.RenewDeadline.Duration, c.RetryPeriod.Duration = 10*time.Second, 7*time.Second, 500*time.Millisecond
 }
 
 // contend runs a daemon that is a user of its own to the API server, so that
@@ -45,7 +45,7 @@ func contend(t *testing.T, cp *controlplane.ControlPlane, o daemon.Options, leas
 // leading returns when d leads and its controllers reconcile.
 func leading(t *testing.T, d *daemon.Daemon) {
 	t.Helper()
-	eventually(t, time.Minute, "the daemon leads", func(ctx context.Context) error {
+	eventually(t, soon, "the daemon leads", func(ctx context.Context) error {
 		status, err := leader(ctx, d)
 		if err == nil && !status.Leader {
 			err = fmt.Errorf("%q holds the lease", status.Holder)
@@ -61,7 +61,7 @@ func standingBy(t *testing.T, d *daemon.Daemon) {
 	t.Helper()
 	state(t, d, "deployment-controller", "Standby")
 	state(t, d, "replicaset-controller", "Standby")
-	eventually(t, time.Minute, "the standby is ready", func(ctx context.Context) error {
+	eventually(t, soon, "the standby is ready", func(ctx context.Context) error {
 		_, err := d.Body(ctx, "/readyz")
 		return err
 	})
@@ -95,7 +95,7 @@ func deploy(t *testing.T, client kubernetes.Interface, namespace, name string, r
 // hasReplicaSet returns when a Deployment has its ReplicaSet.
 func hasReplicaSet(t *testing.T, client kubernetes.Interface, namespace, name string) {
 	t.Helper()
-	eventually(t, 30*time.Second, name+" has its replica set", func(ctx context.Context) error {
+	eventually(t, soon, name+" has its replica set", func(ctx context.Context) error {
 		sets, err := client.AppsV1().ReplicaSets(namespace).List(ctx, metav1.ListOptions{LabelSelector: "app=" + name})
 		if err == nil && len(sets.Items) != 1 {
 			err = fmt.Errorf("there are %d", len(sets.Items))
@@ -108,7 +108,7 @@ func hasReplicaSet(t *testing.T, client kubernetes.Interface, namespace, name st
 // Deployments, and neither more nor ones that are being deleted.
 func allPods(t *testing.T, client kubernetes.Interface, namespace string, deployments int, replicas int32) {
 	t.Helper()
-	eventually(t, 2*time.Minute, "all pods exist", func(ctx context.Context) error {
+	eventually(t, late, "all pods exist", func(ctx context.Context) error {
 		list, err := client.AppsV1().Deployments(namespace).List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return err
@@ -243,6 +243,16 @@ func checkWrites(t *testing.T, all []write, duration time.Duration) (terms int) 
 		t.Error("there are no writes to check")
 	}
 	return terms
+}
+
+// awaitWrite waits for firstWrite, which the API server puts on record after its answer.
+func awaitWrite(t *testing.T, all func() []write, user string, from time.Time) (first write) {
+	t.Helper()
+	eventually(t, soon, "a write of "+user, func(context.Context) (err error) {
+		first, err = firstWrite(all(), user, from)
+		return err
+	})
+	return first
 }
 
 // firstWrite is the first one of a user from a moment on that is not of the lease.

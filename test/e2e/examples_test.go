@@ -18,6 +18,7 @@ import (
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -158,6 +159,7 @@ func TestTheExamplesRightsAreSufficient(t *testing.T) {
 			apply(t, cp, object)
 		}
 	}
+	inForce(t, client)
 	position, err := cp.Audit().Position()
 	if err != nil {
 		t.Fatal(err)
@@ -187,14 +189,14 @@ func TestTheExamplesRightsAreSufficient(t *testing.T) {
 	if _, err := client.AppsV1().Deployments(namespace).Create(t.Context(), deployment(namespace, "web", 3), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, 60*time.Second, "deployment available", func(ctx context.Context) error {
+	eventually(t, soon, "deployment available", func(ctx context.Context) error {
 		return available(ctx, client, namespace, "web", 3)
 	})
-	eventually(t, 30*time.Second, "default service account", func(ctx context.Context) error {
+	eventually(t, soon, "default service account", func(ctx context.Context) error {
 		_, err := client.CoreV1().ServiceAccounts(namespace).Get(ctx, "default", metav1.GetOptions{})
 		return err
 	})
-	eventually(t, 30*time.Second, "events of the start on the lease", func(ctx context.Context) error {
+	eventually(t, soon, "events of the start on the lease", func(ctx context.Context) error {
 		events, err := client.CoreV1().Events(metav1.NamespaceSystem).List(ctx, metav1.ListOptions{
 			FieldSelector: "involvedObject.kind=Lease,involvedObject.name=" + example.LeaderElection.ResourceName,
 		})
@@ -233,6 +235,27 @@ func TestTheExamplesRightsAreSufficient(t *testing.T) {
 	}
 }
 
+// inForce returns when the API server has taken in the roles and the bindings of
+// the daemon: one right of each.
+func inForce(t *testing.T, client kubernetes.Interface) {
+	t.Helper()
+	for _, right := range []*authorizationv1.ResourceAttributes{
+		{Group: "apps", Resource: "deployments", Verb: "list"},
+		{Group: "coordination.k8s.io", Resource: "leases", Verb: "create", Namespace: metav1.NamespaceSystem},
+		{Resource: "configmaps", Name: "extension-apiserver-authentication", Verb: "get", Namespace: metav1.NamespaceSystem},
+	} {
+		eventually(t, soon, "the right to "+right.Verb+" "+right.Resource, func(ctx context.Context) error {
+			review, err := client.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{
+				Spec: authorizationv1.SubjectAccessReviewSpec{User: accountUser, ResourceAttributes: right},
+			}, metav1.CreateOptions{})
+			if err == nil && !review.Status.Allowed {
+				err = errors.New("it has not")
+			}
+			return err
+		})
+	}
+}
+
 // readers checks who may look at the daemon: nobody whom the cluster does not
 // know, and of those whom it knows, who has the role of the examples.
 func readers(t *testing.T, cp *controlplane.ControlPlane, d *daemon.Daemon, namespace string) {
@@ -258,7 +281,7 @@ func readers(t *testing.T, cp *controlplane.ControlPlane, d *daemon.Daemon, name
 		"/debug/leader", "/debug/reloads", "/metrics", "/metrics/slis",
 	} {
 		for bearer, want := range map[string]int{sre: http.StatusOK, stranger: http.StatusForbidden, "": http.StatusUnauthorized} {
-			eventually(t, 20*time.Second, fmt.Sprintf("GET %s answers %d", path, want), func(ctx context.Context) error {
+			eventually(t, soon, fmt.Sprintf("GET %s answers %d", path, want), func(ctx context.Context) error {
 				code, body, err := get(ctx, d.URL+path, bearer)
 				if err == nil && code != want {
 					err = fmt.Errorf("%d: %.200s", code, body)

@@ -20,7 +20,7 @@ import (
 )
 
 // behind starts a daemon behind a proxy of its own, by which its API server misbehaves.
-func behind(t *testing.T, cp *controlplane.ControlPlane, name string) (*daemon.Daemon, *apiproxy.Proxy) {
+func behind(t *testing.T, cp *controlplane.ControlPlane, name string, changes ...func(*schema.ControllerManagerConfiguration)) (*daemon.Daemon, *apiproxy.Proxy) {
 	t.Helper()
 	proxy, err := apiproxy.Start(cp, apiproxy.Scope{})
 	if err != nil {
@@ -33,6 +33,9 @@ func behind(t *testing.T, cp *controlplane.ControlPlane, name string) (*daemon.D
 	})
 	d := start(t, cp, daemon.Options{Name: name, Server: proxy.URL(), Config: func(c *schema.ControllerManagerConfiguration) {
 		c.LeaderElection.ResourceName = "e2e-" + name
+		for _, change := range changes {
+			change(c)
+		}
 	}})
 	return d, proxy
 }
@@ -103,12 +106,10 @@ func TestErrorAnswersDelayWorkOnly(t *testing.T) {
 			}
 			select {
 			case <-reached:
-			case <-time.After(5 * time.Second):
-			}
-			stop()
-			if answered.Load() < deployments/2 {
+			case <-time.After(soon):
 				t.Errorf("only %d requests were answered with %d", answered.Load(), fault.status)
 			}
+			stop()
 			allPods(t, client, namespace, deployments, replicas)
 			noDeletes(t, cp, from, namespace)
 		})
@@ -188,7 +189,7 @@ func TestTheLeaseIsReleasedThoughEventsHang(t *testing.T) {
 		}
 	})
 	deploy(t, client, namespace, "web", 3)
-	eventually(t, 20*time.Second, "events hang", func(context.Context) error {
+	eventually(t, soon, "events hang", func(context.Context) error {
 		if hanging.Load() == 0 {
 			return errors.New("none was sent")
 		}

@@ -34,8 +34,9 @@ func ownControlPlane(t *testing.T) *controlplane.ControlPlane {
 }
 
 // outage observes a daemon until it is over, and returns when the daemon was
-// first seen not to lead; zero if it led all the time. The daemon has to answer.
-func outage(t *testing.T, d *daemon.Daemon, lasts time.Duration) (lost time.Time) {
+// first seen not to lead; zero if it led all the time. The daemon has to answer,
+// and must not say that it leads when it is asked after its lease has run out.
+func outage(t *testing.T, d *daemon.Daemon, lasts time.Duration, runsOut time.Time) (lost time.Time) {
 	t.Helper()
 	over := time.NewTimer(lasts)
 	defer over.Stop()
@@ -49,10 +50,13 @@ func outage(t *testing.T, d *daemon.Daemon, lasts time.Duration) (lost time.Time
 			t.Fatal("the daemon has ended")
 		case <-ticker.C:
 		}
+		asked := time.Now()
 		status, err := leader(t.Context(), d)
 		switch {
 		case err != nil:
 			t.Errorf("during the outage: %v", err)
+		case status.Leader && asked.After(runsOut):
+			t.Errorf("the daemon leads %s after its lease has run out", asked.Sub(runsOut))
 		case !status.Leader && lost.IsZero():
 			lost = time.Now()
 		case status.Leader && !lost.IsZero():
@@ -68,7 +72,7 @@ func deployMany(t *testing.T, cp *controlplane.ControlPlane, client kubernetes.I
 	for i := range deployments {
 		deploy(t, client, namespace, fmt.Sprintf("%s-%d", prefix, i), replicas)
 	}
-	eventually(t, time.Minute, "the controllers are at work", func(context.Context) error {
+	eventually(t, soon, "the controllers are at work", func(context.Context) error {
 		if pods() == 0 {
 			return errors.New("no pod was created")
 		}
@@ -100,36 +104,38 @@ func TestTheAPIServerIsStopped(t *testing.T) {
 	held := transitions(t, client, lease)
 	pid := d.PID()
 
-	stopFor := func(lasts time.Duration) (lost time.Duration) {
-		began := time.Now()
+	// The time that the API server takes to start is of the outage too.
+	stopFor := func(lasts time.Duration) (lost, took time.Duration) {
 		// In an orderly end it closes its door, and then takes its time.
 		if err := cp.APIServer.Kill(); err != nil {
 			t.Fatal(err)
 		}
-		if at := outage(t, d, lasts); !at.IsZero() {
+		began := time.Now()
+		if at := outage(t, d, lasts, began.Add(duration)); !at.IsZero() {
 			lost = at.Sub(began)
 		}
 		if err := cp.APIServer.Start(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		return lost
+		return lost, time.Since(began)
 	}
 	deployMany(t, cp, client, namespace, "first", deployments, replicas)
-	if lost := stopFor(5 * time.Second); lost != 0 {
+	lost, took := stopFor(5 * time.Second)
+	if lost != 0 {
 		t.Errorf("leadership was given up %s after the API server was gone", lost)
 	}
 	allPods(t, client, namespace, deployments, replicas)
-	if now := transitions(t, client, lease); now != held {
-		t.Errorf("the lease changed hands %d times", now-held)
+	if now := transitions(t, client, lease); now != held && took < d.Config().LeaderElection.RenewDeadline.Duration {
+		t.Errorf("the lease changed hands %d times in an outage of %s", now-held, took)
 	}
 
 	all := deployments
 	for _, lasts := range []time.Duration{30 * time.Second, 120 * time.Second} {
 		deployMany(t, cp, client, namespace, fmt.Sprintf("before-%s", lasts), deployments, replicas)
-		lost := stopFor(lasts)
+		lost, _ := stopFor(lasts)
 		t.Logf("leadership was given up %s after the API server was gone", lost)
-		if lost == 0 || lost > duration {
-			t.Errorf("leadership was given up after %s, want %s at most", lost, duration)
+		if lost == 0 {
+			t.Errorf("leadership was not given up in an outage of %s", lasts)
 		}
 		leading(t, d)
 		all += deployments
@@ -164,21 +170,21 @@ func TestTheAPIServerIsFrozen(t *testing.T) {
 	duration := a.Config().LeaderElection.LeaseDuration.Duration
 
 	deployMany(t, cp, client, namespace, "first", deployments, replicas)
-	began := time.Now()
 	if err := cp.APIServer.Pause(); err != nil {
 		t.Fatal(err)
 	}
-	lost := outage(t, a, 20*time.Second)
+	began := time.Now()
+	lost := outage(t, a, 20*time.Second, began.Add(duration))
 	resumed := time.Now()
 	if err := cp.APIServer.Resume(); err != nil {
 		t.Fatal(err)
 	}
 	t.Logf("leadership was given up %s after the API server froze", lost.Sub(began))
-	if lost.IsZero() || lost.Sub(began) > duration {
-		t.Errorf("leadership was given up after %s, want %s at most", lost.Sub(began), duration)
+	if lost.IsZero() {
+		t.Error("leadership was not given up")
 	}
 
-	eventually(t, time.Minute, "one of them leads", func(ctx context.Context) error {
+	eventually(t, soon, "one of them leads", func(ctx context.Context) error {
 		leaders := 0
 		for _, d := range []*daemon.Daemon{a, b} {
 			status, err := leader(ctx, d)

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -20,8 +21,9 @@ import (
 )
 
 // A warm standby reconciles 2 s after the lease of a killed leader has run out
-// at the latest, and within 1 s of the release by one that ends in order; a
-// busy machine may take some seconds more.
+// at the latest, and within 1 s of the release by one that ends in order. How
+// long it took is logged, since it says most of the machine; that nothing was
+// listed for it is checked.
 func TestAWarmStandbyTakesOver(t *testing.T) {
 	cp := controlplane.Shared(t)
 	client := kubernetes.NewForConfigOrDie(cp.AdminConfig())
@@ -35,6 +37,10 @@ func TestAWarmStandbyTakesOver(t *testing.T) {
 	duration := b.Config().LeaderElection.LeaseDuration.Duration
 	deploy(t, client, namespace, "before", 2)
 	allPods(t, client, namespace, 1, 2)
+	warm, err := informersOf(t.Context(), b)
+	if err != nil {
+		t.Fatal(err)
+	}
 
 	killed := time.Now()
 	if err := a.Kill(); err != nil {
@@ -42,14 +48,17 @@ func TestAWarmStandbyTakesOver(t *testing.T) {
 	}
 	deploy(t, client, namespace, "after-kill", 2)
 	hasReplicaSet(t, client, namespace, "after-kill")
-	all := writes(t, cp, from, lease, "standby-a", "standby-b")
-	first, err := firstWrite(all, "standby-b", killed)
+	all := func() []write { return writes(t, cp, from, lease, "standby-a", "standby-b") }
+	first := awaitWrite(t, all, "standby-b", killed)
+	t.Logf("after kill -9 the standby reconciled within %s", first.received.Sub(killed))
+	now, err := informersOf(t.Context(), b)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("after kill -9 the standby reconciled within %s", first.received.Sub(killed))
-	if took := first.received.Sub(killed); took > duration+5*time.Second {
-		t.Errorf("after kill -9 the standby reconciled within %s, want %s and little more", took, duration)
+	for _, resource := range []string{"deployments.v1.apps metadata=false", "replicasets.v1.apps metadata=false"} {
+		if i, there := warm[resource]; !there || !i.Synced || now[resource].Lists != i.Lists {
+			t.Errorf("%s: the standby had %+v, and after it took over %+v", resource, i, now[resource])
+		}
 	}
 
 	if err := a.Start(); err != nil {
@@ -69,7 +78,7 @@ func TestAWarmStandbyTakesOver(t *testing.T) {
 	})
 	defer stopping.Wait()
 	asked := time.Now()
-	eventually(t, 30*time.Second, "the lease is released", func(ctx context.Context) error {
+	eventually(t, soon, "the lease is released", func(ctx context.Context) error {
 		l, err := client.CoordinationV1().Leases("kube-system").Get(ctx, lease, metav1.GetOptions{})
 		if err == nil && *l.Spec.HolderIdentity == status.Identity {
 			err = fmt.Errorf("%s holds it still", status.Identity)
@@ -79,28 +88,23 @@ func TestAWarmStandbyTakesOver(t *testing.T) {
 	deploy(t, client, namespace, "after-term", 2)
 	hasReplicaSet(t, client, namespace, "after-term")
 	stopping.Wait()
-	all = writes(t, cp, from, lease, "standby-a", "standby-b")
 	var released time.Time
-	for _, w := range all {
-		if w.user == "standby-b" && w.isLease && w.holder == "" {
-			released = w.received
+	eventually(t, soon, "the release is on record", func(context.Context) error {
+		for _, w := range all() {
+			if w.user == "standby-b" && w.isLease && w.holder == "" {
+				released = w.received
+				return nil
+			}
 		}
-	}
-	if released.IsZero() {
-		t.Fatal("the lease was not released")
-	}
-	if first, err = firstWrite(all, "standby-a", released); err != nil {
-		t.Fatal(err)
-	}
+		return errors.New("the lease was not released")
+	})
+	first = awaitWrite(t, all, "standby-a", released)
 	t.Logf("after SIGTERM the lease was released within %s, and the standby reconciled %s later",
 		released.Sub(asked), first.received.Sub(released))
-	if took := first.received.Sub(released); took > 3*time.Second {
-		t.Errorf("the standby reconciled %s after the release, want one second or so", took)
-	}
 
 	allPods(t, client, namespace, 3, 2)
 	noDeletes(t, cp, from, namespace)
-	if terms := checkWrites(t, writes(t, cp, from, lease, "standby-a", "standby-b"), duration); terms != 3 {
+	if terms := checkWrites(t, all(), duration); terms != 3 {
 		t.Errorf("there were %d terms, want 3", terms)
 	}
 }
@@ -120,7 +124,7 @@ func TestAFrozenLeaderWritesNothingWhenItGoesOn(t *testing.T) {
 	standingBy(t, b)
 
 	stop := keepDeploying(t, client, namespace, replicas)
-	eventually(t, 30*time.Second, "the leader is at work", func(context.Context) error {
+	eventually(t, soon, "the leader is at work", func(context.Context) error {
 		if pods() < 5 {
 			return fmt.Errorf("%d pods were created", pods())
 		}
@@ -131,7 +135,7 @@ func TestAFrozenLeaderWritesNothingWhenItGoesOn(t *testing.T) {
 	}
 	leading(t, b)
 	took := time.Now()
-	eventually(t, 30*time.Second, "the successor is at work", func(context.Context) error {
+	eventually(t, soon, "the successor is at work", func(context.Context) error {
 		_, err := firstWrite(writes(t, cp, from, lease, "frozen-b"), "frozen-b", took)
 		return err
 	})
@@ -146,12 +150,8 @@ func TestAFrozenLeaderWritesNothingWhenItGoesOn(t *testing.T) {
 	deployments := stop()
 	allPods(t, client, namespace, deployments, replicas)
 
-	if created := pods(); created != deployments*replicas {
-		t.Errorf("%d pods were created, want %d", created, deployments*replicas)
-	}
-	if created := replicaSets(); created != deployments {
-		t.Errorf("%d replica sets were created, want %d", created, deployments)
-	}
+	created(t, "pods", pods, deployments*replicas)
+	created(t, "replica sets", replicaSets, deployments)
 	all := writes(t, cp, from, lease, "frozen-a", "frozen-b")
 	if terms := checkWrites(t, all, a.Config().LeaderElection.LeaseDuration.Duration); terms != 3 {
 		t.Errorf("there were %d terms, want 3", terms)
@@ -210,14 +210,18 @@ func TestHandOverToKubeControllerManagerAndBack(t *testing.T) {
 	d := own()
 	leading(t, d)
 	for i := range deployments {
-		deploy(t, client, namespace, fmt.Sprintf("web-%d", i), replicas)
+		object := deployment(namespace, fmt.Sprintf("web-%d", i), replicas)
+		object.Spec.MinReadySeconds = 5 // so that the rollouts last until they have been handed over
+		if _, err := client.AppsV1().Deployments(namespace).Create(t.Context(), object, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
 	}
 	allAvailable(t, client, namespace, deployments, replicas)
 	peer, err := cp.StartPeer(t.Context(), controlplane.PeerOptions{
 		Controllers: []string{"deployment-controller", "replicaset-controller"},
 		Args: []string{
-			"--leader-elect=true", "--leader-elect-lease-duration=5s",
-			"--leader-elect-renew-deadline=3s", "--leader-elect-retry-period=500ms",
+			"--leader-elect=true", "--leader-elect-lease-duration=10s",
+			"--leader-elect-renew-deadline=7s", "--leader-elect-retry-period=500ms",
 		},
 	})
 	if err != nil {
@@ -230,17 +234,15 @@ func TestHandOverToKubeControllerManagerAndBack(t *testing.T) {
 	})
 
 	// To the peer.
-	created := countCreates(t, cp, "pods", namespace)
+	pods := countCreates(t, cp, "pods", namespace)
 	fromPeer := countFromPeer(t, cp, namespace)
 	rollOut(t, client, namespace, deployments, "2")
-	underWay(t, created, deployments*replicas)
+	underWay(t, pods, deployments*replicas)
 	if err := d.Stop(); err != nil {
 		t.Fatal(err)
 	}
 	allAvailable(t, client, namespace, deployments, replicas)
-	if n := created(); n != deployments*replicas {
-		t.Errorf("%d pods were created in the rollout that kube-controller-manager took over, want %d", n, deployments*replicas)
-	}
+	created(t, "pods in the rollout that kube-controller-manager took over", pods, deployments*replicas)
 	if n := fromPeer(); n == 0 || n == deployments*replicas {
 		t.Errorf("kube-controller-manager created %d pods of the rollout that it took over", n)
 	}
@@ -248,17 +250,15 @@ func TestHandOverToKubeControllerManagerAndBack(t *testing.T) {
 	// And back.
 	d = own()
 	standingBy(t, d)
-	created, fromPeer = countCreates(t, cp, "pods", namespace), countFromPeer(t, cp, namespace)
+	pods, fromPeer = countCreates(t, cp, "pods", namespace), countFromPeer(t, cp, namespace)
 	rollOut(t, client, namespace, deployments, "3")
-	underWay(t, created, deployments*replicas)
+	underWay(t, pods, deployments*replicas)
 	if err := peer.Stop(); err != nil {
 		t.Fatal(err)
 	}
 	leading(t, d)
 	allAvailable(t, client, namespace, deployments, replicas)
-	if n := created(); n != deployments*replicas {
-		t.Errorf("%d pods were created in the rollout that was taken over from kube-controller-manager, want %d", n, deployments*replicas)
-	}
+	created(t, "pods in the rollout that was taken over from kube-controller-manager", pods, deployments*replicas)
 	if n := fromPeer(); n == 0 || n == deployments*replicas {
 		t.Errorf("kube-controller-manager created %d pods of the rollout that was taken over from it", n)
 	}
@@ -302,15 +302,15 @@ func rollOut(t *testing.T, client kubernetes.Interface, namespace string, deploy
 
 // underWay returns when a rollout has created some pods, and fails when it has
 // created all already.
-func underWay(t *testing.T, created func() int, all int) {
+func underWay(t *testing.T, pods func() int, all int) {
 	t.Helper()
-	eventually(t, 30*time.Second, "the rollout is under way", func(context.Context) error {
-		if n := created(); n < all/10 {
+	eventually(t, soon, "the rollout is under way", func(context.Context) error {
+		if n := pods(); n < all/10 {
 			return fmt.Errorf("%d pods were created", n)
 		}
 		return nil
 	})
-	if created() == all {
+	if pods() == all {
 		t.Fatal("the rollout is complete before the hand-over")
 	}
 }
@@ -320,7 +320,7 @@ func allAvailable(t *testing.T, client kubernetes.Interface, namespace string, d
 	t.Helper()
 	for i := range deployments {
 		name := fmt.Sprintf("web-%d", i)
-		eventually(t, 2*time.Minute, name+" is available", func(ctx context.Context) error {
+		eventually(t, late, name+" is available", func(ctx context.Context) error {
 			d, err := client.AppsV1().Deployments(namespace).Get(ctx, name, metav1.GetOptions{})
 			if err != nil {
 				return err

@@ -8,17 +8,19 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/wheelhouse-project/wheelhouse/schema"
 	"github.com/wheelhouse-project/wheelhouse/test/controlplane"
 	"github.com/wheelhouse-project/wheelhouse/test/daemon"
+	"github.com/wheelhouse-project/wheelhouse/test/harness"
 )
 
 // controllersReply is what /debug/controllers answers.
@@ -39,7 +41,7 @@ type controllersReply struct {
 // state waits until a controller is in one of the states.
 func state(t *testing.T, d *daemon.Daemon, name string, states ...string) {
 	t.Helper()
-	eventually(t, 30*time.Second, fmt.Sprintf("%s is %s", name, strings.Join(states, " or ")), func(ctx context.Context) error {
+	eventually(t, soon, fmt.Sprintf("%s is %s", name, strings.Join(states, " or ")), func(ctx context.Context) error {
 		var reply controllersReply
 		if err := d.Get(ctx, "/debug/controllers", &reply); err != nil {
 			return err
@@ -138,17 +140,13 @@ func TestTwoHundredEditsDuringARolloutChangeNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range deployments {
-		eventually(t, 3*time.Minute, "deployment available", func(ctx context.Context) error {
+		eventually(t, late, "deployment available", func(ctx context.Context) error {
 			return available(ctx, client, namespace, fmt.Sprintf("web-%d", i), replicas)
 		})
 	}
-	if created := pods(); created != deployments*replicas {
-		t.Errorf("%d pods were created, want %d", created, deployments*replicas)
-	}
-	if created := replicaSets(); created != deployments {
-		t.Errorf("%d replica sets were created, want %d", created, deployments)
-	}
-	lease(d.Config().LeaderElection.RetryPeriod.Duration + time.Second)
+	created(t, "pods", pods, deployments*replicas)
+	created(t, "replica sets", replicaSets, deployments)
+	lease(d.Config().LeaderElection.LeaseDuration.Duration)
 }
 
 // shuffled is a valid configuration that differs from c in what runs how.
@@ -174,27 +172,18 @@ func follow(t *testing.T, client kubernetes.Interface, name string) func(gap tim
 	if err != nil {
 		t.Fatal(err)
 	}
-	watcher, err := leases.Watch(t.Context(), metav1.ListOptions{
-		FieldSelector: "metadata.name=" + name, ResourceVersion: first.ResourceVersion,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	var longest time.Duration
 	transitions := *first.Spec.LeaseTransitions
-	var watching sync.WaitGroup
 	last := time.Now()
-	watching.Go(func() {
-		for range watcher.ResultChan() {
-			now := time.Now()
-			longest = max(longest, now.Sub(last))
-			last = now
-		}
+	only := metav1.ListOptions{FieldSelector: "metadata.name=" + name}
+	stop := harness.Follow(t, leases, only, func(watch.EventType, *coordinationv1.Lease) {
+		now := time.Now()
+		longest = max(longest, now.Sub(last))
+		last = now
 	})
 	return func(gap time.Duration) {
 		t.Helper()
-		watcher.Stop()
-		watching.Wait()
+		stop()
 		longest = max(longest, time.Since(last))
 		if longest > gap {
 			t.Errorf("the lease was not renewed for %s, more than %s", longest, gap)
@@ -206,6 +195,21 @@ func follow(t *testing.T, client kubernetes.Interface, name string) func(gap tim
 		if *now.Spec.LeaseTransitions != transitions {
 			t.Errorf("the lease changed hands %d times", *now.Spec.LeaseTransitions-transitions)
 		}
+	}
+}
+
+// created fails the test unless so many objects are created in the end, and not
+// more. The API server puts a request on record after its answer.
+func created(t *testing.T, what string, count func() int, want int) {
+	t.Helper()
+	eventually(t, soon, "all "+what+" on record", func(context.Context) error {
+		if n := count(); n < want {
+			return fmt.Errorf("%d are, want %d", n, want)
+		}
+		return nil
+	})
+	if n := count(); n != want {
+		t.Errorf("%d %s were created, want %d", n, what, want)
 	}
 }
 

@@ -18,6 +18,12 @@ import (
 	"github.com/wheelhouse-project/wheelhouse/test/daemon"
 )
 
+const (
+	// soon is ample for what must come on a busy machine, late for much of it.
+	soon = 2 * time.Minute
+	late = 5 * time.Minute
+)
+
 // start runs a daemon that stands for a lease of its own until the test ends.
 func start(t *testing.T, cp *controlplane.ControlPlane, o daemon.Options) *daemon.Daemon {
 	t.Helper()
@@ -94,7 +100,7 @@ func TestADeploymentBecomesAvailable(t *testing.T) {
 	if _, err := client.AppsV1().Deployments(namespace).Create(t.Context(), deployment(namespace, "web", 5), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, 60*time.Second, "deployment available", func(ctx context.Context) error {
+	eventually(t, soon, "deployment available", func(ctx context.Context) error {
 		return available(ctx, client, namespace, "web", 5)
 	})
 }

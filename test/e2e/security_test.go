@@ -104,6 +104,10 @@ func TestOnlyHealthIsOpenToEverybody(t *testing.T) {
 	d := start(t, cp, daemon.Options{})
 	state(t, d, "deployment-controller", "Running")
 	anonymous, stranger := clientFor(t, cp, ""), clientFor(t, cp, "stranger", "strangers")
+	eventually(t, soon, "the daemon is ready", func(ctx context.Context) error {
+		_, err := d.Body(ctx, "/readyz")
+		return err
+	})
 
 	for _, path := range []string{"/healthz", "/livez", "/readyz", "/healthz/deployment-controller", "/readyz/informer-sync", "/healthz?verbose"} {
 		if code, body := call(t, anonymous, http.MethodGet, d.URL+path, ""); code != http.StatusOK {
@@ -185,7 +189,7 @@ func TestSecretsAreNeitherShownNorLogged(t *testing.T) {
 	if err := d.WriteText([]byte("cluster: {kubeconfig: [" + caller[:40] + "]}\n")); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, 30*time.Second, "the file is rejected and the key too", func(ctx context.Context) error {
+	eventually(t, soon, "the file is rejected and the key too", func(ctx context.Context) error {
 		var reply struct {
 			Rejected *struct{ Digest string } `json:"rejected"`
 		}
@@ -314,12 +318,14 @@ func TestItRunsUnprivilegedOnAReadOnlyRoot(t *testing.T) {
 			t.Errorf("the process is not confined: no %q in\n%s", want, status)
 		}
 	}
+	// The daemon must be able to read the new file as soon as it is there.
+	fresh := d.File + ".new"
+	if err := errors.Join(os.WriteFile(fresh, nil, 0o600), os.Chown(fresh, 65532, 65532)); err != nil {
+		t.Fatal(err)
+	}
 	if err := d.Edit(func(c *schema.ControllerManagerConfiguration) {
 		c.Controllers.Sections["deployment-controller"].Base().Enabled = false
 	}); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chown(d.File, 65532, 65532); err != nil {
 		t.Fatal(err)
 	}
 	state(t, d, "deployment-controller", "Disabled")

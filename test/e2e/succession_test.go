@@ -74,7 +74,7 @@ func TestKilledLeadersAreSucceededInAllWorkloads(t *testing.T) {
 		}
 		standingBy(t, leader)
 		leader, standby = standby, leader
-		eventually(t, 5*time.Minute, phase.name, phase.settled)
+		eventually(t, late, phase.name, phase.settled)
 	}
 	pods := census()
 	for app, seen := range pods {
@@ -85,9 +85,7 @@ func TestKilledLeadersAreSucceededInAllWorkloads(t *testing.T) {
 			t.Errorf("%s had %d pods, want %d", app, len(seen.uids), completions)
 		}
 	}
-	if created := jobs(); created != ofEachKind {
-		t.Errorf("%d jobs were created, want %d", created, ofEachKind)
-	}
+	created(t, "jobs", jobs, ofEachKind)
 	if want := 6 * ofEachKind; len(pods) != want {
 		t.Errorf("%d workloads had pods, want %d: %v", len(pods), want, slices.Sorted(maps.Keys(pods)))
 	}

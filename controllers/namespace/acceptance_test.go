@@ -442,7 +442,7 @@ func TestAcceptance10_DeletionsDuringAStopAreDone(t *testing.T) {
 	w.gone(first...)
 
 	w.instance.Resize(10)
-	second := w.deleteMany(10)
+	second := w.deleteMany(5)
 	w.instance.Resize(1)
 	harness.Eventually(t, soon, "some progress", func(ctx context.Context) error {
 		for _, ns := range second {

@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
 	"github.com/wheelhouse-project/wheelhouse/controllers/internal/notfound"
 )
@@ -54,21 +55,27 @@ func (c *content) add(m *metav1.PartialObjectMetadata, now time.Time) {
 		c.finalizers[f]++
 	}
 	c.undeleted = c.undeleted || needsDelete(m, now)
-	if m.DeletionTimestamp != nil && ptrPositive(m.DeletionGracePeriodSeconds) && m.DeletionTimestamp.After(c.until) {
+	if graceful(m) && m.DeletionTimestamp.After(c.until) {
 		c.until = m.DeletionTimestamp.Time
 	}
 }
 
-func ptrPositive(seconds *int64) bool { return seconds != nil && *seconds > 0 }
+// graceful deletions have a grace period that somebody else ends, such as the
+// kubelet of a pod. Until then only a shorter one changes anything.
+func graceful(m *metav1.PartialObjectMetadata) bool {
+	return m.DeletionTimestamp != nil && ptr.Deref(m.DeletionGracePeriodSeconds, 0) > 0
+}
 
 // needsDelete tells whether a DELETE of the object changes anything: it is not
 // being deleted, or waits for dependents, which a deletion in the background
 // ends, or nothing holds it although its time is over.
 func needsDelete(m *metav1.PartialObjectMetadata, now time.Time) bool {
-	if m.DeletionTimestamp == nil {
+	switch {
+	case m.DeletionTimestamp == nil:
 		return true
-	}
-	if len(m.Finalizers) == 0 {
+	case graceful(m):
+		return false
+	case len(m.Finalizers) == 0:
 		return !m.DeletionTimestamp.After(now)
 	}
 	return slices.Contains(m.Finalizers, metav1.FinalizerDeleteDependents) ||

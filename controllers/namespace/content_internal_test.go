@@ -38,6 +38,11 @@ func TestNeedsDelete(t *testing.T) {
 		{"waits for orphaning", metav1.ObjectMeta{DeletionTimestamp: before, Finalizers: []string{"orphan"}}, true},
 		{"within its grace period", metav1.ObjectMeta{DeletionTimestamp: after}, false},
 		{"overdue", metav1.ObjectMeta{DeletionTimestamp: before}, true},
+		{"its kubelet is late", metav1.ObjectMeta{DeletionTimestamp: before, DeletionGracePeriodSeconds: ptr.To[int64](30)}, false},
+		{"its kubelet is not done", metav1.ObjectMeta{
+			DeletionTimestamp: before, DeletionGracePeriodSeconds: ptr.To[int64](1), Finalizers: []string{"foregroundDeletion"},
+		}, false},
+		{"nobody has to end it", metav1.ObjectMeta{DeletionTimestamp: before, DeletionGracePeriodSeconds: ptr.To[int64](0)}, true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()

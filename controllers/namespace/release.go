@@ -22,7 +22,7 @@ func (c *namespaceController) terminate(ctx context.Context, n *corev1.Namespace
 	if n.Status.Phase == corev1.NamespaceTerminating {
 		return n, nil
 	}
-	n, err := c.write(ctx, n, func(n *corev1.Namespace) (*corev1.Namespace, error) {
+	terminating, err := c.write(ctx, n, func(n *corev1.Namespace) (*corev1.Namespace, error) {
 		if n.Status.Phase == corev1.NamespaceTerminating {
 			return n, nil
 		}
@@ -31,12 +31,12 @@ func (c *namespaceController) terminate(ctx context.Context, n *corev1.Namespace
 		return c.client.CoreV1().Namespaces().UpdateStatus(ctx, n, metav1.UpdateOptions{})
 	})
 	if err != nil {
-		return nil, fmt.Errorf("set the phase of namespace: %w", err)
+		return nil, fmt.Errorf("set the phase of namespace %s: %w", n.Name, err)
 	}
-	if n != nil {
-		c.deletions.restart(n)
+	if terminating != nil {
+		c.deletions.restart(terminating)
 	}
-	return n, nil
+	return terminating, nil
 }
 
 // release the namespace from this controller. It returns the namespace if

@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
 
+	"github.com/wheelhouse-project/wheelhouse/controllers/internal/notfound"
 	"github.com/wheelhouse-project/wheelhouse/controllers/internal/podcontrol"
 	"github.com/wheelhouse-project/wheelhouse/controllers/internal/podstatus"
 )
@@ -64,7 +65,7 @@ func (c *collector) end(ctx context.Context, why reason, pod *v1.Pod) error {
 	if !ended(pod) {
 		err := podstatus.Patch(ctx, c.client, pod, func(status *v1.PodStatus) { c.fail(status, why, pod.Generation) })
 		switch {
-		case apierrors.IsNotFound(err), apierrors.IsConflict(err):
+		case notfound.ByAPIServer(err), apierrors.IsConflict(err):
 			return nil
 		case err != nil:
 			return fmt.Errorf("set the phase to Failed: %w", err)
@@ -77,7 +78,7 @@ func (c *collector) end(ctx context.Context, why reason, pod *v1.Pod) error {
 		GracePeriodSeconds: ptr.To[int64](0),
 		Preconditions:      metav1.NewUIDPreconditions(string(pod.UID)),
 	})
-	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+	if err != nil && !notfound.ByAPIServer(err) && !apierrors.IsConflict(err) {
 		return fmt.Errorf("delete: %w", err)
 	}
 	return nil

@@ -16,41 +16,22 @@ import (
 	"github.com/wheelhouse-project/wheelhouse/test/harness"
 )
 
-// deaths are the pods that a watch of the namespace has seen go, by UID.
+// deaths are the pods that were seen to go, by UID.
 type deaths struct {
 	mu   sync.Mutex
 	pods map[types.UID]string
-	err  error
 }
 
 // record what happens to pods until the test ends.
 func (w *world) record() *deaths {
 	w.t.Helper()
 	d := &deaths{pods: map[types.UID]string{}}
-	list, err := w.Admin.CoreV1().Pods(w.Namespace).List(w.t.Context(), metav1.ListOptions{})
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	stream, err := w.Admin.CoreV1().Pods(w.Namespace).Watch(w.t.Context(), metav1.ListOptions{ResourceVersion: list.ResourceVersion})
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	var done sync.WaitGroup
-	done.Go(func() {
-		for event := range stream.ResultChan() {
-			d.mu.Lock()
-			switch pod, ok := event.Object.(*v1.Pod); {
-			case !ok:
-				d.err = fmt.Errorf("watch of pods: %+v", event.Object)
-			case event.Type == watch.Deleted, pod.DeletionTimestamp != nil:
-				d.pods[pod.UID] = pod.Name
-			}
-			d.mu.Unlock()
+	harness.Follow(w.t, w.Admin.CoreV1().Pods(w.Namespace), metav1.ListOptions{}, func(event watch.EventType, pod *v1.Pod) {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		if event == watch.Deleted || pod.DeletionTimestamp != nil {
+			d.pods[pod.UID] = pod.Name
 		}
-	})
-	w.t.Cleanup(func() {
-		stream.Stop()
-		done.Wait()
 	})
 	return d
 }
@@ -69,7 +50,7 @@ func (d *deaths) check(living, doomed map[types.UID]string) error {
 			return fmt.Errorf("%s has not been deleted", name)
 		}
 	}
-	return d.err
+	return nil
 }
 
 var errMustLive = errors.New("it must live")

@@ -61,6 +61,7 @@ type cronJobController struct {
 	clock    clock.PassiveClock
 	skew     prometheus.Histogram
 	queue    *work.Queue[work.ObjectName]
+	zones    zoneCache
 }
 
 // New makes the controller.

@@ -120,7 +120,7 @@ func (c *cronJobController) untilNext(times timetable, begun, looked time.Time) 
 // and that only a change of the CronJob removes.
 func (c *cronJobController) timetable(cronJob *batchv1.CronJob) (timetable, bool) {
 	if zone := cronJob.Spec.TimeZone; zone != nil {
-		if _, err := time.LoadLocation(*zone); err != nil {
+		if _, err := c.zones.load(*zone); err != nil {
 			c.events.Eventf(cronJob, v1.EventTypeWarning, unknownTimeZone, "invalid timeZone: %q: %s", *zone, err)
 			return timetable{}, false
 		}
@@ -132,7 +132,7 @@ func (c *cronJobController) timetable(cronJob *batchv1.CronJob) (timetable, bool
 		c.events.Eventf(cronJob, v1.EventTypeWarning, unsupportedSchedule, "CRON_TZ or TZ used in schedule %q is not officially supported, "+
 			"see https://kubernetes.io/docs/concepts/workloads/controllers/cron-jobs/ for more details", cronJob.Spec.Schedule)
 	}
-	times, err := timetableOf(cronJob)
+	times, err := c.zones.timetableOf(cronJob)
 	if err != nil {
 		c.events.Eventf(cronJob, v1.EventTypeWarning, unparseableSchedule, "unparseable schedule: %q : %s", cronJob.Spec.Schedule, err)
 		return timetable{}, false

@@ -28,8 +28,8 @@ type timetable struct {
 }
 
 // timetableOf returns the times of a CronJob, whose time zone must be known.
-func timetableOf(cronJob *batchv1.CronJob) (timetable, error) {
-	schedule, err := parse(zoned(cronJob.Spec.Schedule, cronJob.Spec.TimeZone))
+func (z *zoneCache) timetableOf(cronJob *batchv1.CronJob) (timetable, error) {
+	schedule, err := z.scheduleOf(cronJob)
 	if err != nil {
 		return timetable{}, err
 	}
@@ -37,6 +37,22 @@ func timetableOf(cronJob *batchv1.CronJob) (timetable, error) {
 		return timetable{anchor: since(cronJob).Truncate(time.Second), every: constant.Delay}, nil
 	}
 	return timetable{cron: schedule}, nil
+}
+
+// scheduleOf is in the CronJob's time zone. Without one it is in that of this process.
+func (z *zoneCache) scheduleOf(cronJob *batchv1.CronJob) (cron.Schedule, error) {
+	if cronJob.Spec.TimeZone == nil || hasOwnZone(cronJob.Spec.Schedule) {
+		return parse(cronJob.Spec.Schedule)
+	}
+	zone, err := z.load(*cronJob.Spec.TimeZone)
+	if err != nil {
+		return nil, err
+	}
+	schedule, err := parse(strings.TrimSpace(cronJob.Spec.Schedule))
+	if fields, ok := schedule.(*cron.SpecSchedule); ok {
+		fields.Location = zone
+	}
+	return schedule, err
 }
 
 // since is the time after which runs are due.
@@ -49,14 +65,6 @@ func since(cronJob *batchv1.CronJob) time.Time {
 
 // hasOwnZone tells whether a schedule names a time zone itself, as old ones may.
 func hasOwnZone(schedule string) bool { return strings.Contains(schedule, "TZ") }
-
-// zoned prefixes a schedule with a time zone. Without one it is in that of this process.
-func zoned(schedule string, zone *string) string {
-	if zone == nil || hasOwnZone(schedule) {
-		return schedule
-	}
-	return "TZ=" + *zone + " " + schedule
-}
 
 // parse parses a schedule of the standard format. The parser panics at some
 // that end after the time zone.

@@ -31,7 +31,7 @@ func scheduled(schedule, zone string, created time.Time) *batchv1.CronJob {
 
 func timesOf(t testing.TB, schedule, zone string, created time.Time) timetable {
 	t.Helper()
-	times, err := timetableOf(scheduled(schedule, zone, created))
+	times, err := new(zoneCache).timetableOf(scheduled(schedule, zone, created))
 	if err != nil {
 		t.Fatalf("%q in %s: %v", schedule, zone, err)
 	}
@@ -143,7 +143,7 @@ func TestTimetableOf(t *testing.T) {
 		{"@sometimes", "UTC", ""},
 		{"@every soon", "UTC", ""},
 	} {
-		times, err := timetableOf(scheduled(test.schedule, test.zone, created))
+		times, err := new(zoneCache).timetableOf(scheduled(test.schedule, test.zone, created))
 		if test.next == "" {
 			if err == nil {
 				t.Errorf("%q in %s: no error", test.schedule, test.zone)
@@ -159,7 +159,7 @@ func TestTimetableOf(t *testing.T) {
 	// Without a zone it is that of the process.
 	cronJob := scheduled("0 12 * * *", "", created)
 	cronJob.Spec.TimeZone = nil
-	times, err := timetableOf(cronJob)
+	times, err := new(zoneCache).timetableOf(cronJob)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -206,7 +206,7 @@ func FuzzLatest(f *testing.F) {
 		// Within the years for which zones are known, and so short that a walk is possible.
 		after := time.Unix(1_500_000_000+int64(uint64(begin)%700_000_000), 0)
 		now := after.Add(time.Duration(seconds%10_000_000) * time.Second)
-		times, err := timetableOf(scheduled(schedule, zones[int(zone)%len(zones)], after))
+		times, err := new(zoneCache).timetableOf(scheduled(schedule, zones[int(zone)%len(zones)], after))
 		if err != nil {
 			return
 		}
@@ -233,7 +233,7 @@ func FuzzParse(f *testing.F) {
 		f.Add(schedule, "")
 	}
 	f.Fuzz(func(t *testing.T, schedule, zone string) {
-		parsed, err := parse(zoned(schedule, &zone))
+		parsed, err := new(zoneCache).scheduleOf(scheduled(schedule, zone, time.Time{}))
 		if (parsed == nil) == (err == nil) {
 			t.Errorf("got %v and %v", parsed, err)
 		}

@@ -42,7 +42,7 @@ func (c *cronJobController) updated(before, after *batchv1.CronJob) {
 		c.queue.Add(key)
 		return
 	}
-	times, err := timetableOf(after)
+	times, err := c.zones.timetableOf(after)
 	if err != nil {
 		c.events.Eventf(after, v1.EventTypeWarning, unparseableChange, "unparseable schedule for cronjob: %s", err)
 		return

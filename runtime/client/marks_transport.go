@@ -28,7 +28,7 @@ func (t *marksTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if !ok {
 		return resp, nil
 	}
-	body, err := io.ReadAll(resp.Body)
+	body, err := readAll(resp)
 	if err != nil {
 		// The caller reads as far as this went, and meets the same error.
 		resp.Body = &readBody{Reader: io.MultiReader(bytes.NewReader(body), failingReader{err}), Closer: resp.Body}
@@ -44,6 +44,24 @@ func (t *marksTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 		marks.Record(resource, version)
 	}
 	return resp, nil
+}
+
+// Most answers are one object. Room for it is made at once, but never more than
+// largeAnswer, as the header may claim anything.
+const (
+	usualAnswer = 4 << 10
+	largeAnswer = 1 << 20
+)
+
+// readAll is io.ReadAll without its many small steps.
+func readAll(resp *http.Response) ([]byte, error) {
+	size := resp.ContentLength
+	if size < 0 {
+		size = usualAnswer
+	}
+	body := bytes.NewBuffer(make([]byte, 0, min(size, largeAnswer)+bytes.MinRead))
+	_, err := body.ReadFrom(resp.Body)
+	return body.Bytes(), err
 }
 
 func dryRun(req *http.Request) bool {

@@ -39,7 +39,8 @@ func Build(ctx context.Context, dir string, flags ...string) (string, error) {
 		return "", fmt.Errorf("find the module: %w", err)
 	}
 	path := filepath.Join(dir, "controller-manager")
-	args := append([]string{"build", "-o", path}, flags...)
+	// With the tag that the Makefile has.
+	args := append([]string{"build", "-tags", "grpcnotrace", "-o", path}, flags...)
 	build := exec.CommandContext(ctx, "go", append(args, "./cmd/controller-manager")...)
 	build.Dir = root
 	if out, err := build.CombinedOutput(); err != nil {

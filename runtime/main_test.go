@@ -5,15 +5,14 @@ import (
 	"os"
 	"testing"
 
-	"go.uber.org/goleak"
-
 	"github.com/wheelhouse-project/wheelhouse/test/controlplane"
+	"github.com/wheelhouse-project/wheelhouse/test/goroutines"
 )
 
 func TestMain(m *testing.M) {
 	code := controlplane.Main(m, controlplane.Options{})
 	if code == 0 {
-		if err := goleak.Find(); err != nil {
+		if err := goroutines.Left(); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			code = 1
 		}

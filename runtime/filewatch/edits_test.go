@@ -337,7 +337,8 @@ func TestUnusableFiles(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	path := plainFile(t, dir)
-	f := follow(t, Options{Paths: []string{path}, Debounce: 10 * time.Millisecond, MaxBytes: 10})
+	const debounce = 300 * time.Millisecond
+	f := follow(t, Options{Paths: []string{path}, Debounce: debounce, MaxBytes: 10})
 	f.untilLast("old")
 	steps := []struct {
 		name string
@@ -349,13 +350,17 @@ func TestUnusableFiles(t *testing.T) {
 		{"too large", func() { remove(t, path); write(t, path, "more than ten bytes") }, ErrTooLarge},
 		{"fine again", func() { replace(t, path, "old") }, nil},
 	}
+	inOne := true
 	for i, step := range steps {
+		began := time.Now()
 		step.edit()
+		inOne = inOne && time.Since(began) < debounce
 		f.until(step.name, func(reports []Set, _ int) bool {
 			return errors.Is(reports[len(reports)-1].Files[0].Err, step.want) && len(reports) >= i+2
 		})
 	}
-	if reports := f.settle(); len(reports) != len(steps)+1 {
+	// A step that took long may have been seen in its midst.
+	if reports := f.settle(); len(reports) != len(steps)+1 && inOne {
 		t.Errorf("reported %s, want each step once", contents(reports))
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/wheelhouse-project/wheelhouse/schema"
+	"github.com/wheelhouse-project/wheelhouse/test/goroutines"
 )
 
 func TestRun_LeavesNothingBehind(t *testing.T) {
@@ -45,7 +46,9 @@ func TestRun_LeavesNothingBehind(t *testing.T) {
 		t.Errorf("still listening: %v", err)
 	}
 	client.CloseIdleConnections()
-	goleak.VerifyNone(t, before)
+	if err := goroutines.Left(before); err != nil {
+		t.Error(err)
+	}
 }
 
 // Requests that do not end are cut off at the end of Run, and it does not wait

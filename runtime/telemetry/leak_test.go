@@ -10,6 +10,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/wheelhouse-project/wheelhouse/runtime/telemetry"
+	"github.com/wheelhouse-project/wheelhouse/test/goroutines"
 )
 
 func TestEventsLeaveNothingBehind(t *testing.T) {
@@ -21,5 +22,7 @@ func TestEventsLeaveNothingBehind(t *testing.T) {
 		}
 		events.Shutdown(within(t, time.Minute))
 	}
-	goleak.VerifyNone(t, ignore)
+	if err := goroutines.Left(ignore); err != nil {
+		t.Error(err)
+	}
 }

@@ -161,7 +161,7 @@ func TestTheAPIServerIsFrozen(t *testing.T) {
 	namespace := cp.Namespace(t)
 	proxy, sent := recordWrites(t, cp)
 	timings := func(c *schema.LeaderElection) {
-		c.LeaseDuration.Duration, c.RenewDeadline.Duration, c.RetryPeriod.Duration = 8*time.Second, 5*time.Second, time.Second
+		c.LeaseDuration.Duration, c.RenewDeadline.Duration, c.RetryPeriod.Duration = 12*time.Second, 9*time.Second, time.Second
 	}
 	a := contend(t, cp, daemon.Options{Name: "thawed-a", Server: proxy.URL()}, lease, timings)
 	leading(t, a)

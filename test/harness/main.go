@@ -5,9 +5,8 @@ import (
 	"os"
 	"testing"
 
-	"go.uber.org/goleak"
-
 	"github.com/wheelhouse-project/wheelhouse/test/controlplane"
+	"github.com/wheelhouse-project/wheelhouse/test/goroutines"
 )
 
 // Main runs the tests of a package with a shared control plane, as
@@ -17,7 +16,7 @@ func Main(m *testing.M, o controlplane.Options) int {
 	if code != 0 {
 		return code
 	}
-	if err := goleak.Find(); err != nil {
+	if err := goroutines.Left(); err != nil {
 		fmt.Fprintln(os.Stderr, "after all tests:", err)
 		return 1
 	}

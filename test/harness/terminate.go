@@ -18,7 +18,7 @@ func (e *Engine) Terminate(namespace string) {
 		e.t.Fatal(err)
 	}
 	probe := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "probe-"}}
-	Eventually(e.t, time.Minute, "refusal", func(ctx context.Context) error {
+	Eventually(e.t, 2*time.Minute, "refusal", func(ctx context.Context) error {
 		_, err := e.Admin.CoreV1().ConfigMaps(namespace).Create(ctx, probe, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 			return nil

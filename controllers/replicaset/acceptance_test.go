@@ -13,6 +13,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
 	"github.com/wheelhouse-project/wheelhouse/test/harness"
@@ -61,21 +62,26 @@ func TestAcceptance02_ReadyPodsBecomeAvailable(t *testing.T) {
 	t.Parallel()
 	c := start(t, harness.Options{})
 	c.create(newReplicaSet("now", 3))
-	c.create(newReplicaSet("later", 3, func(rs *appsv1.ReplicaSet) { rs.Spec.MinReadySeconds = 6 }))
+	c.create(newReplicaSet("later", 3, func(rs *appsv1.ReplicaSet) { rs.Spec.MinReadySeconds = 3600 }))
 	for _, pod := range c.waitForPods("now", 3)[:2] {
 		c.setPodStatus(pod.Name, readySince(time.Now()))
 	}
 	c.waitForStatus("now", "two available", counts(3, 2, 2))
 
-	// A little ahead, so that a busy machine too shows the time in between.
-	since := time.Now().Truncate(time.Second).Add(4 * time.Second)
+	since := time.Now().Truncate(time.Second)
 	for _, pod := range c.waitForPods("later", 3)[:2] {
 		c.setPodStatus(pod.Name, readySince(since))
 	}
 	c.waitForStatus("later", "two ready", counts(3, 2, 0))
+	// However long that took, they are available some seconds from now.
+	after := time.Since(since).Truncate(time.Second) + 5*time.Second
+	patch := fmt.Appendf(nil, `{"spec":{"minReadySeconds":%d}}`, int(after.Seconds()))
+	if _, err := c.client.AppsV1().ReplicaSets(c.ns).Patch(t.Context(), "later", types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
 	c.waitForStatus("later", "two available", counts(3, 2, 2))
-	if took := time.Since(since); took < 6*time.Second {
-		t.Errorf("available %s after being ready, want 6s", took)
+	if took := time.Since(since); took < after {
+		t.Errorf("available %s after being ready, want %s", took, after)
 	}
 }
 
@@ -123,6 +129,7 @@ func TestAcceptance05_OrphansAreAdopted(t *testing.T) {
 	t.Parallel()
 	c := start(t, harness.Options{})
 	c.createPod(newPod("orphan", "web"))
+	c.controller.CatchUp() // there is no order between two watches
 	c.create(newReplicaSet("web", 1))
 	c.waitForStatus("web", "one replica", counts(1, 0, 0))
 	if pods := c.waitForPods("web", 1); pods[0].Name != "orphan" || controllerOf(&pods[0]) != "web" {
@@ -135,6 +142,7 @@ func TestAcceptance05_OrphansAreAdopted(t *testing.T) {
 
 	c.createPod(newPod("going", "db", func(pod *v1.Pod) { pod.Finalizers = []string{"example.com/held"} }))
 	c.deletePod("going")
+	c.controller.CatchUp()
 	c.create(newReplicaSet("db", 1))
 	c.waitForStatus("db", "one replica", all(counts(1, 0, 0), terminating(0)))
 	pods, err := c.list(t.Context(), "db")

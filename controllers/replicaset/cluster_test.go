@@ -11,11 +11,11 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apischema "k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/util/retry"
 	"k8s.io/utils/ptr"
 
 	"github.com/wheelhouse-project/wheelhouse/controllers/replicaset"
@@ -273,9 +273,13 @@ func (c *cluster) setPodStatus(name string, changes ...func(*v1.Pod)) {
 
 func (c *cluster) retry(write func() error) {
 	c.t.Helper()
-	if err := retry.RetryOnConflict(retry.DefaultBackoff, write); err != nil {
-		c.t.Fatal(err)
-	}
+	harness.Eventually(c.t, soon, "a write without conflict", func(context.Context) error {
+		err := write()
+		if err != nil && !apierrors.IsConflict(err) {
+			c.t.Fatal(err)
+		}
+		return err
+	})
 }
 
 func readySince(since time.Time) func(*v1.Pod) {

@@ -93,6 +93,7 @@ func TestAcceptance15_RecreatedReplicaSetAdoptsAtOnce(t *testing.T) {
 		c.dropOwners(pod)
 	}
 	c.finishDeletion("web")
+	c.controller.CatchUp() // or it does not know the orphans yet
 	rs := c.create(newReplicaSet("web", 2))
 	c.waitForStatus("web", "two replicas again", counts(2, 0, 0))
 	pods := c.waitForPods("web", 2)

@@ -12,12 +12,12 @@ import (
 	"golang.org/x/sync/errgroup"
 	appsv1 "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apischema "k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/util/retry"
 	"k8s.io/utils/ptr"
 
 	"github.com/wheelhouse-project/wheelhouse/controllers/daemonset"
@@ -29,7 +29,7 @@ import (
 const (
 	// soon is ample for a few reconciles on a busy machine, minutes for hundreds.
 	soon    = 2 * time.Minute
-	minutes = 3 * time.Minute
+	minutes = 5 * time.Minute
 	// aWhile is how long something must not happen.
 	aWhile = time.Second
 	// ownNode is the label of the nodes of a test.
@@ -133,9 +133,13 @@ func taint(key string, effect v1.TaintEffect) v1.Taint { return v1.Taint{Key: ke
 
 func (c *cluster) retry(write func() error) {
 	c.t.Helper()
-	if err := retry.RetryOnConflict(retry.DefaultBackoff, write); err != nil {
-		c.t.Fatal(err)
-	}
+	harness.Eventually(c.t, soon, "a write without conflict", func(context.Context) error {
+		err := write()
+		if err != nil && !apierrors.IsConflict(err) {
+			c.t.Fatal(err)
+		}
+		return err
+	})
 }
 
 // newDaemonSet has selector and template label app: NAME unless changed. Its
@@ -397,7 +401,7 @@ type status struct{ desired, current, misscheduled, ready, updated, available in
 func (c *cluster) waitForStatus(name string, want status) *appsv1.DaemonSet {
 	c.t.Helper()
 	var ds *appsv1.DaemonSet
-	harness.Eventually(c.t, soon, "the status of "+name, func(ctx context.Context) error {
+	harness.Eventually(c.t, minutes, "the status of "+name, func(ctx context.Context) error {
 		var err error
 		if ds, err = c.client.AppsV1().DaemonSets(c.ns).Get(ctx, name, metav1.GetOptions{}); err != nil {
 			return err
@@ -519,17 +523,13 @@ func controllerOf(pod *v1.Pod) string {
 	return ""
 }
 
-// startReady creates a DaemonSet and makes its pods ready.
+// startReady creates a DaemonSet, makes its pods ready, and waits until they are available.
 func (c *cluster) startReady(ds *appsv1.DaemonSet, nodes ...int) pods {
 	c.t.Helper()
 	c.create(ds)
 	c.setPodStatus(ready, c.waitForPods(ds.Name, nodes...).all()...)
 	count := int32(len(nodes))
-	available := count
-	if ds.Spec.MinReadySeconds > 0 {
-		available = 0
-	}
-	c.waitForStatus(ds.Name, status{count, count, 0, count, count, available})
+	c.waitForStatus(ds.Name, status{count, count, 0, count, count, count})
 	found, err := c.list(c.t.Context(), ds.Name)
 	if err != nil {
 		c.t.Fatal(err)

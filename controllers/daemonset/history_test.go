@@ -132,8 +132,9 @@ func TestHistory07_NamesCollide(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	// The revision of the first template is the newest once more.
+	c.waitForRevisions("agent", 7, 8)
 	c.change("agent", image("2"))
-	// The revision of the first template has been the newest once more when the other one appeared.
 	c.waitForRevisions("agent", 7, 8, 9)
 	after := c.waitForStatus("agent", status{desired: 2, current: 2, ready: 2, available: 2})
 	if ptr.Deref(after.Status.CollisionCount, 0) != 1 {

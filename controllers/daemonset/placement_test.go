@@ -70,6 +70,7 @@ func TestAcceptance02_NodesComeAndGo(t *testing.T) {
 	// status follows at once.
 	found := c.waitForPods("agent", 1, 2, 3, 4, 5)
 	c.bind(&found[5][0])
+	c.controller.CatchUp() // there is no order between two watches
 	c.deleteNode(5)
 	c.waitForStatus("agent", status{desired: 4, current: 4, updated: 4})
 	c.always("agent", "the bound pod", same(found))
@@ -152,6 +153,7 @@ func TestAcceptance04_Taints(t *testing.T) {
 	c.taint(2, taint("node.kubernetes.io/not-ready", v1.TaintEffectNoExecute), taint("node.kubernetes.io/unschedulable", v1.TaintEffectNoSchedule),
 		taint("preferred", v1.TaintEffectPreferNoSchedule))
 	c.taint(3, taint("node.kubernetes.io/network-unavailable", v1.TaintEffectNoSchedule))
+	c.controller.CatchUp() // there is no order between two watches
 	for _, node := range []int{2, 3} {
 		for _, app := range []string{"agent", "network"} {
 			pods, err := c.list(t.Context(), app)
@@ -198,6 +200,7 @@ func TestAcceptance06_OrphansAreAdoptedAndStraysReleased(t *testing.T) {
 		pod.Labels = map[string]string{"app": "agent", "pod-template-generation": "1"}
 	})
 	c.createPod("old", "agent", 2)
+	c.controller.CatchUp() // there is no order between two watches
 	c.create(newDaemonSet("agent"))
 	found := c.waitUntil("agent", "an adopted pod, a new one in the place of the old one", func(p pods) string {
 		if len(p[1]) != 1 || p[1][0].Name != "orphan" || controllerOf(&p[1][0]) != "agent" ||

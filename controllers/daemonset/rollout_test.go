@@ -33,11 +33,10 @@ func TestAcceptance08_RollingUpdate(t *testing.T) {
 		t.Parallel()
 		c := start(t, 2)
 		c.startReady(newDaemonSet("agent", minReady(2)), 1, 2)
-		c.waitForStatus("agent", status{desired: 2, current: 2, updated: 2, ready: 2, available: 2})
 		c.change("agent", image("2"))
 		found := c.waitUntil("agent", "one pod replaced", images(1, 1))
-		c.setPodStatus(ready, found.withImage("2")...)
 		readyAt := time.Now()
+		c.setPodStatus(ready, found.withImage("2")...)
 		c.waitUntil("agent", "the other", images(0, 2))
 		// The API keeps times in whole seconds.
 		if waited := time.Since(readyAt); waited < time.Second {
@@ -151,13 +150,15 @@ func TestAcceptance11_SurgeWaitsForMinReadySeconds(t *testing.T) {
 	t.Parallel()
 	c := start(t, 2)
 	c.startReady(newDaemonSet("agent", rolling("0", "1"), minReady(3)), 1, 2)
-	c.waitForStatus("agent", status{desired: 2, current: 2, updated: 2, ready: 2, available: 2})
 	c.change("agent", image("2"))
 	found := c.waitUntil("agent", "a pod beside an old one", images(2, 1))
+	readyAt := time.Now()
 	c.setPodStatus(ready, found.withImage("2")...)
-	// The API keeps times in whole seconds.
-	c.always("agent", "both", images(2, 1))
 	c.waitUntil("agent", "the old one gone, the next one made", images(1, 2))
+	// The API keeps times in whole seconds.
+	if waited := time.Since(readyAt); waited < 2*time.Second {
+		t.Errorf("the old pod was deleted after %s", waited)
+	}
 }
 
 func TestAcceptance12_SurgeOntoOtherNodes(t *testing.T) {
@@ -167,6 +168,7 @@ func TestAcceptance12_SurgeOntoOtherNodes(t *testing.T) {
 	for node, zone := range zones {
 		c.taint(node, taint(zone, v1.TaintEffectNoSchedule))
 	}
+	c.controller.CatchUp() // there is no order between two watches
 	tolerate := func(zones ...string) func(*appsv1.DaemonSet) {
 		return func(ds *appsv1.DaemonSet) {
 			ds.Spec.Template.Spec.Tolerations = nil

@@ -12,11 +12,11 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apischema "k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/util/retry"
 	"k8s.io/utils/ptr"
 
 	"github.com/wheelhouse-project/wheelhouse/controllers/job"
@@ -27,9 +27,9 @@ import (
 
 const (
 	// soon is ample for a few reconciles on a busy machine.
-	soon = 2 * time.Minute
+	soon = 3 * time.Minute
 	// minutes are for what is done to many Jobs while everything is disturbed.
-	minutes = 3 * time.Minute
+	minutes = 5 * time.Minute
 	// aWhile is how long something must not happen: longer than pod events are collected.
 	aWhile = 2500 * time.Millisecond
 )
@@ -154,9 +154,13 @@ func (c *cluster) delete(name string, policy metav1.DeletionPropagation) {
 
 func (c *cluster) retry(write func() error) {
 	c.t.Helper()
-	if err := retry.RetryOnConflict(retry.DefaultBackoff, write); err != nil {
-		c.t.Fatal(err)
-	}
+	harness.Eventually(c.t, soon, "a write without conflict", func(context.Context) error {
+		err := write()
+		if err != nil && !apierrors.IsConflict(err) {
+			c.t.Fatal(err)
+		}
+		return err
+	})
 }
 
 // waitFor waits until the status of a Job is as wanted by all of checks, which

@@ -129,7 +129,7 @@ func (c *cluster) run(census *podcensus.Census, disturb func() func(), exact boo
 	}
 	stop()
 	stopPods()
-	harness.Throughout(c.t, aWhile, "the end", func(context.Context) error {
+	end := func(context.Context) error {
 		for _, course := range all {
 			name := course.job.Name
 			for _, wrong := range course.end {
@@ -143,7 +143,9 @@ func (c *cluster) run(census *podcensus.Census, disturb func() func(), exact boo
 			}
 		}
 		return nil
-	})
+	}
+	harness.Eventually(c.t, soon, "the end", end) // the census may be late
+	harness.Throughout(c.t, aWhile, "the end", end)
 	for _, course := range all {
 		if course.end != nil && !strings.HasPrefix(course.job.Name, "stays") {
 			c.released(course.job.Name)

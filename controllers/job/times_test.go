@@ -1,6 +1,8 @@
 package job_test
 
 import (
+	"context"
+	"errors"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -64,10 +66,22 @@ func TestASuspendedJobCanComplete(t *testing.T) {
 // The deadline is kept although no pod can be created, and creation is backing off.
 func TestTheDeadlineIsKeptBesideErrors(t *testing.T) {
 	t.Parallel()
-	c := start(t, harness.Options{})
+	clock := harness.NewClock(t, time.Now())
+	c := start(t, harness.Options{Clock: clock})
 	c.setQuota("0")
 	c.create(newJob("work", func(j *batchv1.Job) { j.Spec.ActiveDeadlineSeconds = ptr.To[int64](19) }))
-	j := c.waitFor("work", "failure", ended(batchv1.JobFailed, "DeadlineExceeded"))
+	var j *batchv1.Job
+	harness.Eventually(t, soon, "failure", func(context.Context) error {
+		// A slow machine must not make an attempt take seconds by this clock.
+		if status := c.controller.Work(); status.Busy == 0 && status.Depth == 0 {
+			clock.Step(500 * time.Millisecond)
+		}
+		j = c.get("work")
+		if fault := ended(batchv1.JobFailed, "DeadlineExceeded")(j.Status); fault != "" {
+			return errors.New(fault)
+		}
+		return nil
+	})
 	// The attempts are at about 0, 1, 3, 7, 15 and 31 seconds.
 	if took := j.Status.Conditions[0].LastTransitionTime.Sub(j.Status.StartTime.Time); took > 30*time.Second {
 		t.Errorf("failed after %s", took)

@@ -20,7 +20,6 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/util/retry"
 	"k8s.io/utils/ptr"
 
 	"github.com/wheelhouse-project/wheelhouse/controllers/deployment"
@@ -155,9 +154,13 @@ func (c *cluster) scale(name string, replicas int32) {
 
 func (c *cluster) retry(write func() error) {
 	c.t.Helper()
-	if err := retry.RetryOnConflict(retry.DefaultBackoff, write); err != nil {
-		c.t.Fatal(err)
-	}
+	harness.Eventually(c.t, soon, "a write without conflict", func(context.Context) error {
+		err := write()
+		if err != nil && !apierrors.IsConflict(err) {
+			c.t.Fatal(err)
+		}
+		return err
+	})
 }
 
 // waitFor waits until a Deployment, seen by the controller, is as wanted: wrong

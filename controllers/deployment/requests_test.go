@@ -6,6 +6,9 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/wheelhouse-project/wheelhouse/test/apiproxy"
 	"github.com/wheelhouse-project/wheelhouse/test/harness"
 )
@@ -19,10 +22,12 @@ func TestRolloutsAreToldOfInFewWrites(t *testing.T) {
 	begin := time.Now()
 	c.create(newDeployment("web", 20))
 	c.runPods(everyPod)
-	c.waitFor("web", "completion", complete)
+	c.waitFor("web", "completion", all(complete, progressing(corev1.ConditionTrue, "NewReplicaSetAvailable"),
+		condition(appsv1.DeploymentAvailable, corev1.ConditionTrue, "MinimumReplicasAvailable")))
+	statuses := c.statusWrites()
 	took := time.Since(begin)
-	if most := 3 + int(took/time.Second); c.statusWrites() > most {
-		t.Errorf("%d writes of the status in %s, want %d at most", c.statusWrites(), took, most)
+	if most := 3 + int(took/time.Second); statuses > most {
+		t.Errorf("%d writes of the status in %s, want %d at most", statuses, took, most)
 	}
 	// Nothing follows: not for the end of the pace, nor for a restart.
 	before := len(c.writes())

@@ -69,6 +69,7 @@ func (o *runOptions) run(cmd *cobra.Command) error {
 	if o.validateOnly {
 		return validate(cmd, layers)
 	}
+	limitGarbage(os.LookupEnv)
 	// A SIGHUP that comes while the manager is being made must not end the process.
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)

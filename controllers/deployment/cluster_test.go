@@ -31,8 +31,8 @@ import (
 func TestMain(m *testing.M) { os.Exit(harness.Main(m, controlplane.Options{Audit: true})) }
 
 const (
-	// soon is ample for a few reconciles on a busy machine.
-	soon = 2 * time.Minute
+	// soon is ample for twenty rollouts on a busy machine.
+	soon = 5 * time.Minute
 	// aWhile is how long something must not happen.
 	aWhile = 2 * time.Second
 

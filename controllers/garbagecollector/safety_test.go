@@ -20,11 +20,48 @@ import (
 	"github.com/wheelhouse-project/wheelhouse/test/harness"
 )
 
-func TestAcceptance20_DeletionsWhileItWasStopped(t *testing.T) {
+// scenario of a garbage collector that sees one namespace.
+type scenario struct {
+	name string
+	run  func(w *world)
+}
+
+// inTurn are scenarios of which those of a group share a namespace and its
+// garbage collector, one after the other: they restart it, or count what it asks for.
+var inTurn = map[string][]scenario{
+	"many": {
+		{"20_DeletionsWhileItWasStopped", acceptance20},
+		{"21_WorkersChangeDuringACascade", acceptance21},
+		{"ACascadeTakesOneRequestPerObject", cascade},
+	},
+	"few": {
+		{"ARestartListsNothing", restartListsNothing},
+		{"IgnoredResourcesChangeWithoutARestart", ignoredResources},
+		{"A404OfAProxyEndsNothing", foreign404},
+		{"22_OthersGoOnWhenItIsStopped", acceptance22},
+	},
+}
+
+func TestAcceptanceInTurn(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.start()
-	w.ready()
+	for name, scenarios := range inTurn {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.start()
+			w.ready()
+			for _, s := range scenarios {
+				t.Run(s.name, func(t *testing.T) {
+					own := *w
+					own.t = t
+					s.run(&own)
+				})
+			}
+		})
+	}
+}
+
+func acceptance20(w *world) {
 	background, foreground, orphan := w.configMap("background"), w.configMap("foreground"), w.configMap("orphan")
 	for n := range 5 {
 		w.configMap(fmt.Sprint("background-", n), ownedBy(configMapRef(background), yes()))
@@ -44,19 +81,15 @@ func TestAcceptance20_DeletionsWhileItWasStopped(t *testing.T) {
 	}
 }
 
-func TestAcceptance21_WorkersChangeDuringACascade(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	w.start()
-	w.ready()
+func acceptance21(w *world) {
 	resource := corev1.SchemeGroupVersion.WithResource("replicationcontrollers")
 	for n := range 50 {
-		rc, err := w.engine.Admin.CoreV1().ReplicationControllers(w.namespace).Create(t.Context(), &corev1.ReplicationController{
+		rc, err := w.engine.Admin.CoreV1().ReplicationControllers(w.namespace).Create(w.t.Context(), &corev1.ReplicationController{
 			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("rc-", n)},
 			Spec:       corev1.ReplicationControllerSpec{Selector: map[string]string{"a": "b"}, Template: ptr.To(podTemplate())},
 		}, metav1.CreateOptions{})
 		if err != nil {
-			t.Fatal(err)
+			w.t.Fatal(err)
 		}
 		for range 3 {
 			w.pod(metav1.OwnerReference{APIVersion: "v1", Kind: "ReplicationController", Name: rc.Name, UID: rc.UID})
@@ -79,19 +112,19 @@ func TestAcceptance21_WorkersChangeDuringACascade(t *testing.T) {
 	for n := range 5 {
 		patch := fmt.Sprintf(`{"metadata":{"labels":{"n":"%d"}}}`, n)
 		_, err := w.metadata.Resource(configMaps).Namespace(w.namespace).Patch(
-			t.Context(), "changing", "application/merge-patch+json", []byte(patch), metav1.PatchOptions{})
+			w.t.Context(), "changing", "application/merge-patch+json", []byte(patch), metav1.PatchOptions{})
 		if err != nil {
-			t.Fatal(err)
+			w.t.Fatal(err)
 		}
 	}
-	harness.Eventually(t, soon, "five events", func(context.Context) error {
+	harness.Eventually(w.t, soon, "five events", func(context.Context) error {
 		if events := w.summary().Events - before; events < 5 {
 			return fmt.Errorf("%d events", events)
 		}
 		return nil
 	})
 	if events := w.settledEvents() - before; events >= 10 {
-		t.Errorf("%d events of the graph for 5 changes", events)
+		w.t.Errorf("%d events of the graph for 5 changes", events)
 	}
 }
 
@@ -142,27 +175,23 @@ func (w *world) noPods() {
 	})
 }
 
-func TestAcceptance22_OthersGoOnWhenItIsStopped(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
+func acceptance22(w *world) {
 	sets := w.engine.Start(replicaset.Descriptor(), nil)
-	w.start()
-	w.ready()
 	owner := w.configMap("owner")
 	w.configMap("child", ownedBy(configMapRef(owner), nil))
 	w.instance.Stop()
 	w.delete(configMaps, "owner", metav1.DeletePropagationBackground)
 	template := podTemplate()
-	_, err := w.engine.Admin.AppsV1().ReplicaSets(w.namespace).Create(t.Context(), &appsv1.ReplicaSet{
+	_, err := w.engine.Admin.AppsV1().ReplicaSets(w.namespace).Create(w.t.Context(), &appsv1.ReplicaSet{
 		ObjectMeta: metav1.ObjectMeta{Name: "set"},
 		Spec: appsv1.ReplicaSetSpec{
 			Replicas: ptr.To(int32(2)), Selector: &metav1.LabelSelector{MatchLabels: template.Labels}, Template: template,
 		},
 	}, metav1.CreateOptions{})
 	if err != nil {
-		t.Fatal(err)
+		w.t.Fatal(err)
 	}
-	harness.Eventually(t, soon, "two pods", func(ctx context.Context) error {
+	harness.Eventually(w.t, soon, "two pods", func(ctx context.Context) error {
 		set, err := w.engine.Admin.AppsV1().ReplicaSets(w.namespace).Get(ctx, "set", metav1.GetOptions{})
 		if err == nil && set.Status.Replicas != 2 {
 			err = fmt.Errorf("status %+v", set.Status)
@@ -223,11 +252,7 @@ func TestDependentsThatShowUpAfterOrphaningAreReleased(t *testing.T) {
 }
 
 // A 404 that no API server has given proves nothing: what was to be done is tried again.
-func TestA404OfAProxyEndsNothing(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	w.start()
-	w.ready()
+func foreign404(w *world) {
 	owner, orphaning := w.configMap("owner"), w.configMap("orphaning")
 	w.configMap("child", ownedBy(configMapRef(owner), nil))
 	w.configMap("orphan", ownedBy(configMapRef(orphaning), nil))
@@ -239,26 +264,22 @@ func TestA404OfAProxyEndsNothing(t *testing.T) {
 	w.delete(configMaps, "owner", metav1.DeletePropagationBackground)
 	w.delete(configMaps, "orphaning", metav1.DeletePropagationOrphan)
 	for name, match := range asked {
-		harness.Eventually(t, soon, "second attempt on "+name, func(context.Context) error {
+		harness.Eventually(w.t, soon, "second attempt on "+name, func(context.Context) error {
 			if n := len(w.engine.Proxy.Requests(match)); n < 2 {
 				return fmt.Errorf("%d attempts", n)
 			}
 			return nil
 		})
 	}
-	if object, err := w.get(t.Context(), configMaps, "orphaning"); err != nil || object == nil {
-		t.Errorf("the owner is gone before its dependent was released: %v", err)
+	if object, err := w.get(w.t.Context(), configMaps, "orphaning"); err != nil || object == nil {
+		w.t.Errorf("the owner is gone before its dependent was released: %v", err)
 	}
 	mend()
 	w.gone(configMaps, "child", "orphaning")
 	w.owners(configMaps, "orphan")
 }
 
-func TestARestartListsNothing(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	w.start()
-	w.ready()
+func restartListsNothing(w *world) {
 	monitors := w.summary().Monitors
 	w.engine.Proxy.Forget()
 	for range 3 {
@@ -266,23 +287,19 @@ func TestARestartListsNothing(t *testing.T) {
 		w.ready()
 	}
 	if s := w.summary(); s.Monitors != monitors {
-		t.Errorf("%d monitors after restarts, %d before", s.Monitors, monitors)
+		w.t.Errorf("%d monitors after restarts, %d before", s.Monitors, monitors)
 	}
 	requests := w.engine.Proxy.Requests(func(r apiproxy.Request) bool { return r.Verb == "list" || r.Verb == "watch" })
 	if len(requests) > 0 {
-		t.Errorf("restarts sent %d lists and watches: %+v", len(requests), requests[0])
+		w.t.Errorf("restarts sent %d lists and watches: %+v", len(requests), requests[0])
 	}
 }
 
-func TestIgnoredResourcesChangeWithoutARestart(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	w.start()
-	w.ready()
+func ignoredResources(w *world) {
 	before := w.summary().Monitors
 	section, ok := schema.GarbageCollectorControllerSection().New().(*schema.GarbageCollectorController)
 	if !ok {
-		t.Fatal("the section has another type")
+		w.t.Fatal("the section has another type")
 	}
 	section.IgnoredResources = append(section.IgnoredResources, schema.GroupResource{Resource: "secrets"})
 	w.instance.ApplyLive(section)
@@ -298,31 +315,27 @@ func TestIgnoredResourcesChangeWithoutARestart(t *testing.T) {
 	w.goneWithin(5*time.Second, configMaps, "child")
 }
 
-func TestACascadeTakesOneRequestPerObject(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	w.start()
-	w.ready()
+func cascade(w *world) {
 	const owners, replicas = 10, 20
 	deployments := appsv1.SchemeGroupVersion.WithResource("deployments")
 	template := podTemplate()
 	for n := range owners {
 		name := fmt.Sprint("d-", n)
 		selector := &metav1.LabelSelector{MatchLabels: template.Labels}
-		d, err := w.engine.Admin.AppsV1().Deployments(w.namespace).Create(t.Context(), &appsv1.Deployment{
+		d, err := w.engine.Admin.AppsV1().Deployments(w.namespace).Create(w.t.Context(), &appsv1.Deployment{
 			ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: appsv1.DeploymentSpec{Selector: selector, Template: template},
 		}, metav1.CreateOptions{})
 		if err != nil {
-			t.Fatal(err)
+			w.t.Fatal(err)
 		}
-		rs, err := w.engine.Admin.AppsV1().ReplicaSets(w.namespace).Create(t.Context(), &appsv1.ReplicaSet{
+		rs, err := w.engine.Admin.AppsV1().ReplicaSets(w.namespace).Create(w.t.Context(), &appsv1.ReplicaSet{
 			ObjectMeta: metav1.ObjectMeta{Name: name, OwnerReferences: []metav1.OwnerReference{{
 				APIVersion: "apps/v1", Kind: "Deployment", Name: name, UID: d.UID, BlockOwnerDeletion: yes(),
 			}}},
 			Spec: appsv1.ReplicaSetSpec{Selector: selector, Template: template},
 		}, metav1.CreateOptions{})
 		if err != nil {
-			t.Fatal(err)
+			w.t.Fatal(err)
 		}
 		for range replicas {
 			w.pod(metav1.OwnerReference{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: name, UID: rs.UID})
@@ -342,9 +355,9 @@ func TestACascadeTakesOneRequestPerObject(t *testing.T) {
 	for _, r := range requests {
 		byVerb[r.Verb]++
 	}
-	t.Logf("%d requests for %d Deployments with %d pods each in %s: %v", len(requests), owners, replicas, time.Since(began), byVerb)
+	w.t.Logf("%d requests for %d Deployments with %d pods each in %s: %v", len(requests), owners, replicas, time.Since(began), byVerb)
 	// One for each ReplicaSet and pod, and a few that meet a newer version.
 	if most := owners * (replicas + 1) * 11 / 10; len(requests) > most {
-		t.Errorf("%d requests, want at most %d", len(requests), most)
+		w.t.Errorf("%d requests, want at most %d", len(requests), most)
 	}
 }

@@ -54,8 +54,9 @@ func leasesOf(t *testing.T, cp *controlplane.ControlPlane, user string, groups .
 	return c.CoordinationV1()
 }
 
-// quick are timings for tests that wait for a lease to expire.
-func quick(namespace string) func(*schema.LeaderElection) {
+// calm are timings for tests that wait for a lease to expire, on a machine that
+// may be busy.
+func calm(namespace string) func(*schema.LeaderElection) {
 	return func(c *schema.LeaderElection) {
 		c.ResourceNamespace = namespace
 		c.LeaseDuration.Duration, c.RenewDeadline.Duration, c.RetryPeriod.Duration = 10*time.Second, 7*time.Second, time.Second
@@ -92,7 +93,7 @@ func TestFailoverAndHandover(t *testing.T) {
 	cp := controlplane.Shared(t)
 	n := cp.Namespace(t)
 	leases := leasesOf(t, cp, "admin", "system:masters")
-	a, b, c := newCandidate(t, leases, "a", quick(n)), newCandidate(t, leases, "b", quick(n)), newCandidate(t, leases, "c", quick(n))
+	a, b, c := newCandidate(t, leases, "a", calm(n)), newCandidate(t, leases, "b", calm(n)), newCandidate(t, leases, "c", calm(n))
 	stopA := a.run(t)
 	a.expectSoon(t, "lead")
 	stopB := b.run(t)
@@ -139,7 +140,7 @@ func TestEventsOnTheLease(t *testing.T) {
 	broadcaster := record.NewBroadcaster()
 	defer broadcaster.Shutdown()
 	broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: admin.CoreV1().Events("")})
-	c := newCandidate(t, leasesOf(t, cp, "admin", "system:masters"), "a", quick(n))
+	c := newCandidate(t, leasesOf(t, cp, "admin", "system:masters"), "a", calm(n))
 	c.o.Events = broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "kube-controller-manager"})
 	c.Elector, err = New(c.o)
 	if err != nil {
@@ -173,7 +174,7 @@ func TestTimingsChangeUnderLoad(t *testing.T) {
 	cp := controlplane.Shared(t)
 	n := cp.Namespace(t)
 	leases := leasesOf(t, cp, "admin", "system:masters")
-	c := newCandidate(t, leases, "a", quick(n))
+	c := newCandidate(t, leases, "a", calm(n))
 	stop := c.run(t)
 	defer stop()
 	c.expectSoon(t, "lead")
@@ -279,7 +280,7 @@ func TestServerFrozenAndStopped(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	c := newCandidate(t, leasesOf(t, cp, "admin", "system:masters"), "a", quick("default"))
+	c := newCandidate(t, leasesOf(t, cp, "admin", "system:masters"), "a", calm("default"))
 	stop := c.run(t)
 	defer stop()
 	c.expectSoon(t, "lead")

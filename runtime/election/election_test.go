@@ -322,7 +322,7 @@ func TestTimingsChangeDuringAnOutage(t *testing.T) {
 		defer c.run(t)()
 		settle(5 * time.Second)
 		shorter := config()
-		quick("test")(&shorter)
+		shorter.LeaseDuration.Duration, shorter.RenewDeadline.Duration, shorter.RetryPeriod.Duration = 5*time.Second, 3*time.Second, time.Second
 		if err := c.Apply(shorter); err != nil {
 			t.Fatal(err)
 		}

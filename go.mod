@@ -41,6 +41,7 @@ require (
 	k8s.io/klog/v2 v2.140.0
 	k8s.io/kube-controller-manager v0.37.2
 	k8s.io/utils v0.0.0-20261023123148-ca04ba58ecab
+	maragu.dev/gomponents v1.2.0
 	sigs.k8s.io/yaml v1.6.0
 )
 
@@ -107,7 +108,6 @@ require (
 	k8s.io/cloud-provider v0.37.2 // indirect
 	k8s.io/kube-openapi v0.0.0-20260721132016-d427ff9ee9ad // indirect
 	k8s.io/streaming v0.37.2 // indirect
-	maragu.dev/gomponents v1.2.0 // indirect
 	sigs.k8s.io/apiserver-network-proxy/konnectivity-client v0.36.0 // indirect
 	sigs.k8s.io/json v0.0.0-20250730193827-2d320260d730 // indirect
 	sigs.k8s.io/randfill v1.0.0 // indirect

@@ -56,7 +56,7 @@ var alone = map[string]func(w *world){
 	"AnAggregatedAPIThatIsDownStopsNothingElse": aggregatedAPIDown,
 }
 
-func TestAcceptance(t *testing.T) {
+func TestAcceptance(t *testing.T) { //nolint:tparallel // some scenarios follow one another
 	t.Parallel()
 	shared := newSharedWorld(t, ownControlPlane(t), nil)
 	t.Run("together", func(t *testing.T) {

@@ -23,7 +23,7 @@ var recounting = map[string]func(w *world){
 
 // The controller recounts once a second, and sees the whole of a cluster of its
 // own. It is reloaded at the end.
-func TestAcceptanceWithRecounts(t *testing.T) {
+func TestAcceptanceWithRecounts(t *testing.T) { //nolint:tparallel // the reloads follow the others
 	t.Parallel()
 	cp := ownControlPlane(t, controlplane.Options{})
 	w := inWorld(t, cp, harness.Options{WholeCluster: true, DiscoveryInterval: time.Second})
@@ -36,7 +36,7 @@ func TestAcceptanceWithRecounts(t *testing.T) {
 			})
 		}
 	})
-	t.Run("ReloadsNeverAllowMore", func(t *testing.T) { //nolint:paralleltest // it reloads the controller of the others
+	t.Run("ReloadsNeverAllowMore", func(t *testing.T) {
 		w.reloads(t, cp)
 	})
 }

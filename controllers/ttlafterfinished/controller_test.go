@@ -238,6 +238,7 @@ func TestAcceptance03_ATTLOfZeroDeletesAtOnce(t *testing.T) {
 
 // A 404 of something before the API server does not let a Job stay for ever.
 func TestOnlyTheAPIServerKnowsThatAJobIsGone(t *testing.T) {
+	t.Parallel()
 	for _, verb := range []string{"get", "delete"} {
 		t.Run(verb, func(t *testing.T) {
 			t.Parallel()

@@ -58,15 +58,15 @@ func controllerMain(d pageData) g.Node {
 	if c == nil {
 		return nil
 	}
-	since := g.Node(g.Text(nothing))
+	since := g.Text(nothing)
 	if c.Since != nil {
 		since = ago(*c.Since)
 	}
-	used := g.Node(g.Text("none"))
+	used := g.Text("none")
 	if len(c.Informers) > 0 {
 		used = g.Text(strings.Join(c.Informers, ", "))
 	}
-	busy := g.Node(g.Text("none"))
+	busy := g.Text("none")
 	if c.Workers.Wanted > 0 {
 		busy = workers(c.Workers.Busy, c.Workers.Running, c.Workers.Wanted)
 	}

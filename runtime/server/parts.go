@@ -107,11 +107,11 @@ func ago(t time.Time) g.Node {
 	if t.IsZero() {
 		return muted("unknown")
 	}
-	return h.Time(h.DateTime(machine(t)), h.TitleAttr(stamp(t)), g.Text(span(time.Since(t))+" ago"))
+	return h.Time(h.DateTime(machine(t)), h.Title(stamp(t)), g.Text(span(time.Since(t))+" ago"))
 }
 
 func digestOf(digest string) g.Node {
-	return h.Code(h.TitleAttr(digest), g.Text(digest[:min(len(digest), 12)]))
+	return h.Code(h.Title(digest), g.Text(digest[:min(len(digest), 12)]))
 }
 
 // yamlOf fails the page when value cannot be encoded.
@@ -165,7 +165,7 @@ func controllerRow(c supervisor.Status) g.Node {
 		h.Tr(
 			rowHead(controllerLink(c.Name)),
 			h.Td(stateOf(c.State), g.If(!c.Since.IsZero(), g.Group{g.Text(" "), h.Time(
-				h.Class("muted"), h.DateTime(machine(c.Since)), h.TitleAttr(stamp(c.Since)), g.Text(span(time.Since(c.Since))))})),
+				h.Class("muted"), h.DateTime(machine(c.Since)), h.Title(stamp(c.Since)), g.Text(span(time.Since(c.Since))))})),
 			h.Td(workers(c.Work.Busy, c.Work.Running, c.Work.Wanted)),
 			numberCell(c.Work.Depth == 0, strconv.Itoa(c.Work.Depth)),
 			numberCell(c.Work.Depth == 0, oldest),
@@ -270,7 +270,7 @@ func leadership(d pageData) g.Node {
 	case e.Holder != "":
 		holder = h.Span(h.Class("name"), g.Text(e.Holder))
 	}
-	transitions := strconv.Itoa(int(e.Transitions))
+	transitions := strconv.Itoa(e.Transitions)
 	if e.FencedRequests > 0 {
 		transitions += ", " + plural(e.FencedRequests, "request", "requests") + " fenced"
 	}
@@ -296,7 +296,7 @@ func configuration(d pageData) g.Node {
 			entry("Loaded", ago(c.LoadedAt), g.If(c.Trigger != "", g.Group{g.Text(" "), muted("by " + c.Trigger)})),
 		}
 	}
-	newer := g.Node(g.Text("none"))
+	newer := g.Text("none")
 	if d.Rejected != nil {
 		newer = g.Group{g.Text("rejected "), ago(d.Rejected.At)}
 	}

@@ -68,7 +68,6 @@ func controllerSteps(d controller.Descriptor, from, to *schema.ControllerManager
 
 const reasonDisabled = "disabled"
 
-// mayRun returns why the controller is not to run with cfg, or nothing.
 // MayRun tells whether a controller of this build runs with cfg, once this
 // process leads. unavailable is as in Options.
 func MayRun(d controller.Descriptor, cfg *schema.ControllerManagerConfiguration,
@@ -76,6 +75,7 @@ func MayRun(d controller.Descriptor, cfg *schema.ControllerManagerConfiguration,
 	return mayRun(d, cfg, unavailable) == ""
 }
 
+// mayRun returns why the controller is not to run with cfg, or nothing.
 func mayRun(d controller.Descriptor, cfg *schema.ControllerManagerConfiguration,
 	unavailable func(string, *schema.ControllerManagerConfiguration) string) string {
 	if !enabled(d, cfg) {

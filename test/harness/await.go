@@ -7,8 +7,13 @@ import (
 	"time"
 )
 
-// pollInterval of conditions; short, since they ask a server on loopback.
-const pollInterval = 20 * time.Millisecond
+// Conditions are polled every pollInterval, and every slowInterval when they
+// take long: many tests at once would keep the API server busy otherwise.
+const (
+	pollInterval = 20 * time.Millisecond
+	slowInterval = 50 * time.Millisecond
+	slowAfter    = 500 * time.Millisecond
+)
 
 // Eventually waits until condition returns nil, and fails the test with its
 // last error when it does not within a time. Each call has a context that ends then.
@@ -18,8 +23,12 @@ func Eventually(t testing.TB, within time.Duration, what string, condition func(
 	defer cancel()
 	ticker := time.NewTicker(pollInterval)
 	defer ticker.Stop()
+	began := time.Now()
 	var last error
 	for {
+		if time.Since(began) > slowAfter {
+			ticker.Reset(slowInterval)
+		}
 		err := condition(ctx)
 		if err == nil {
 			return
@@ -39,7 +48,7 @@ func Eventually(t testing.TB, within time.Duration, what string, condition func(
 // Throughout fails the test when condition returns an error at any time during d.
 func Throughout(t testing.TB, d time.Duration, what string, condition func(ctx context.Context) error) {
 	t.Helper()
-	ticker := time.NewTicker(pollInterval)
+	ticker := time.NewTicker(slowInterval)
 	defer ticker.Stop()
 	end := time.NewTimer(d)
 	defer end.Stop()

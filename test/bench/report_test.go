@@ -85,6 +85,13 @@ How it is measured:
   limits only. Pods of Jobs succeed as soon as they run. Rollouts: from the patch of the image until
   all pods are replaced and available, one after the other. CronJobs: from the minute in which all
   are due until all have run. CPU is for the work alone, memory is what the process holds after it.
+- Cascades, namespaces, quotas: from the deletion or the first change until everything is gone or
+  counted. 5 seconds of the deletion of a namespace are the grace period in which both wait for what
+  may still come. New namespaces: from the first creation until the last has its service account
+  and the CA's certificates. A large Service: from the last change of a pod until it is listed.
+- Large objects: memory once both have synced, among objects that nobody but the garbage collector
+  looks at. Custom resources: from when the API server serves the last kind until the dependents of
+  deleted owners of all kinds are gone.
 - Fewer writes of the peer with its default limits than of the daemon are an effect of its slowness:
   what changes while it waits for its limiter goes into one status write.
 - Events: the daemon joins those of one object and reason within a second, if they are more than a

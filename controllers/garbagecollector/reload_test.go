@@ -18,10 +18,10 @@ import (
 	"github.com/wheelhouse-project/wheelhouse/test/harness"
 )
 
-// The test deletes 40 owners with ten dependents each, in three levels, one
+// The test deletes 100 owners with ten dependents each, in three levels, one
 // after the other while the controller is restarted at least 50 times.
 const (
-	reloadOwners   = 40
+	reloadOwners   = 100
 	reloadRestarts = 50
 	reloadPace     = 100 * time.Millisecond
 )

@@ -21,7 +21,8 @@ import (
 type openSSL struct{ path, dir string }
 
 // newOpenSSL skips the test on a machine without the command, which checks
-// certificates by another reading of RFC 5280 than crypto/x509. CI has it.
+// certificates by another reading of RFC 5280 than crypto/x509. .ci/run installs
+// it; where CI is set in the environment it has to be there.
 func newOpenSSL(t *testing.T) openSSL {
 	t.Helper()
 	path, err := exec.LookPath("openssl")

@@ -2,7 +2,6 @@ package serviceaccounttoken_test
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -13,8 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/tools/cache"
-	watchtools "k8s.io/client-go/tools/watch"
+
+	"github.com/wheelhouse-project/wheelhouse/test/harness"
 )
 
 // record of what was wrong with the Secrets of a test, as a watch sees them.
@@ -27,40 +26,15 @@ type record struct {
 
 func (w *world) watchSecrets() *record {
 	w.t.Helper()
-	all := w.Admin.CoreV1().Secrets(w.Namespace)
-	list, err := all.List(w.t.Context(), metav1.ListOptions{})
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	events, err := watchtools.NewRetryWatcherWithContext(ctx, list.ResourceVersion, &cache.ListWatch{WatchFuncWithContext: all.Watch})
-	if err != nil {
-		cancel()
-		w.t.Fatal(err)
-	}
-	r, done := &record{tokens: map[types.UID][]byte{}, ended: map[string]bool{}}, make(chan struct{})
-	go func() {
-		defer close(done)
-		for event := range events.ResultChan() {
-			r.note(event)
-		}
-	}()
-	w.t.Cleanup(func() {
-		cancel()
-		<-done
-	})
+	r := &record{tokens: map[types.UID][]byte{}, ended: map[string]bool{}}
+	harness.Follow(w.t, w.Admin.CoreV1().Secrets(w.Namespace), metav1.ListOptions{}, r.note)
 	return r
 }
 
-func (r *record) note(event watch.Event) {
+func (r *record) note(event watch.EventType, secret *corev1.Secret) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	secret, ok := event.Object.(*corev1.Secret)
-	if !ok {
-		r.wrongs = append(r.wrongs, fmt.Sprintf("the watch broke: %+v", event.Object))
-		return
-	}
-	if event.Type == watch.Deleted {
+	if event == watch.Deleted {
 		r.ended[secret.Name] = true
 	}
 	before, now := r.tokens[secret.UID], secret.Data["token"]

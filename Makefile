@@ -50,6 +50,13 @@ test: control-plane ## Run all tests with the race detector (PACKAGES=./… for 
 test-fast: control-plane ## Run all tests without the race detector
 	$(GO) test $(TEST_FLAGS) $(PACKAGES)
 
+# What passes here does not rest on what a cache has seen by some time.
+LAG ?= 1s
+
+.PHONY: test-lag
+test-lag: control-plane ## Run all tests while watches and answers of the API server come late, by up to LAG=1s
+	TEST_LAG=$(LAG) $(GO) test $(TEST_FLAGS) $(PACKAGES)
+
 # SCALE=full makes the tests larger that can be; the others of these packages are left out.
 .PHONY: test-scale
 test-scale: control-plane ## Run the reload tests of Services at full size, 200 Services × 25 pods

@@ -53,6 +53,7 @@ type Scope struct {
 type Proxy struct {
 	cp     *controlplane.ControlPlane
 	scope  Scope
+	lag    lag
 	server *http.Server
 	url    string
 	served chan struct{}
@@ -83,9 +84,14 @@ type answer struct {
 
 // Start starts a proxy in front of cp's API server, on a free port of 127.0.0.1.
 func Start(cp *controlplane.ControlPlane, scope Scope) (*Proxy, error) {
+	late, err := lagOfEnvironment()
+	if err != nil {
+		return nil, err
+	}
 	p := &Proxy{
 		cp:          cp,
 		scope:       scope,
+		lag:         late,
 		served:      make(chan struct{}),
 		open:        map[chan struct{}]Request{},
 		answers:     map[int]answer{},
@@ -249,8 +255,10 @@ func (p *Proxy) modifyResponse(response *http.Response) error {
 		hook(recorded)
 	}
 	if recorded.Verb == "watch" && response.StatusCode == http.StatusOK {
-		response.Body = p.watches.gate(response.Request.Context(), recorded.Resource, response.Body)
+		response.Body = p.watches.gate(response.Request.Context(), recorded.Resource, p.lag, response.Body)
+		return nil
 	}
+	p.lag.wait(response.Request.Context())
 	return nil
 }
 

@@ -74,11 +74,12 @@ func (g *watchGates) state(resource schema.GroupResource) (closed <-chan struct{
 	return closed, g.delays[resource]
 }
 
-// gate passes on what upstream delivers when the gate of resource lets it,
-// until the context of the client's request ends.
-func (g *watchGates) gate(ctx context.Context, resource schema.GroupResource, upstream io.ReadCloser) io.ReadCloser {
+// gate passes on what upstream delivers when the gate of resource lets it, and
+// no earlier than its lag, until the context of the client's request ends.
+func (g *watchGates) gate(ctx context.Context, resource schema.GroupResource, late lag, upstream io.ReadCloser) io.ReadCloser {
 	body := &gatedBody{
 		gates:    g,
+		lag:      late,
 		resource: resource,
 		upstream: upstream,
 		chunks:   make(chan chunk, 1024),
@@ -97,9 +98,10 @@ type chunk struct {
 }
 
 // gatedBody reads upstream at once, so that each chunk has the time of its
-// arrival, and hands it out when it may.
+// arrival, or of its late one, and hands it out when it may.
 type gatedBody struct {
 	gates    *watchGates
+	lag      lag
 	resource schema.GroupResource
 	upstream io.ReadCloser
 	chunks   chan chunk
@@ -115,7 +117,7 @@ func (b *gatedBody) pump() {
 		buffer := make([]byte, 16<<10)
 		n, err := b.upstream.Read(buffer)
 		select {
-		case b.chunks <- chunk{data: buffer[:n], at: time.Now(), err: err}:
+		case b.chunks <- chunk{data: buffer[:n], at: time.Now().Add(b.lag.of(lateWatches)), err: err}:
 		case <-b.ended:
 			return
 		}

@@ -196,14 +196,23 @@ func (w *world) get(ctx context.Context, ns string) (*corev1.Namespace, error) {
 	return n, err
 }
 
-// gone waits until namespaces are gone. Time goes on meanwhile, so that what
-// has failed on a busy machine is repeated.
-func (w *world) gone(names ...string) {
+// eventually waits for what the controller has to do still. Time goes on
+// meanwhile: a key waits until the cache has seen what was written for it, and
+// what has failed on a busy machine is repeated.
+func (w *world) eventually(what string, check func(context.Context) error) {
 	w.t.Helper()
-	harness.Eventually(w.t, soon, fmt.Sprint("end of ", names), func(ctx context.Context) error {
+	harness.Eventually(w.t, soon, what, func(ctx context.Context) error {
 		if w.time != nil {
 			w.time.Step(10 * time.Millisecond)
 		}
+		return check(ctx)
+	})
+}
+
+// gone waits until namespaces are gone.
+func (w *world) gone(names ...string) {
+	w.t.Helper()
+	w.eventually(fmt.Sprint("end of ", names), func(ctx context.Context) error {
 		for _, name := range names {
 			n, err := w.get(ctx, name)
 			if err != nil {
@@ -313,7 +322,7 @@ func (w *world) says(ns string, want conditions) {
 
 func (w *world) saysThat(ns, what string, holds func(conditions) bool) {
 	w.t.Helper()
-	harness.Eventually(w.t, soon, what, func(ctx context.Context) error {
+	w.eventually(what, func(ctx context.Context) error {
 		n, err := w.get(ctx, ns)
 		if err != nil || n == nil {
 			return fmt.Errorf("namespace is gone: %w", err)
@@ -348,7 +357,7 @@ func (w *world) reads(ns string) int {
 // pass waits until there were more than so many reads of a namespace.
 func (w *world) pass(ns string, reads int) {
 	w.t.Helper()
-	harness.Eventually(w.t, soon, "another look at "+ns, func(context.Context) error {
+	w.eventually("another look at "+ns, func(context.Context) error {
 		if n := w.reads(ns); n <= reads {
 			return fmt.Errorf("%d reads", n)
 		}

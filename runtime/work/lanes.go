@@ -31,6 +31,8 @@ type lanes[K comparable] struct {
 	noted map[K]lane
 	// overtaken counts live keys handed out while initial ones waited.
 	overtaken int
+	// taken was handed out and has not begun yet; nil when there is none.
+	taken *entry[K]
 }
 
 type lane bool
@@ -117,7 +119,15 @@ func (l *lanes[K]) Pop() K {
 	}
 	e := from.Remove(from.Front()).(*entry[K])
 	delete(l.waiting, e.key)
+	l.taken = e
 	return e.key
+}
+
+// begun is told that the key that was handed out last waits no longer.
+func (l *lanes[K]) begun() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.taken = nil
 }
 
 func (l *lanes[K]) list(of lane) *list.List {
@@ -127,8 +137,9 @@ func (l *lanes[K]) list(of lane) *list.List {
 	return &l.live
 }
 
-// depth returns how many keys wait, how many of them in the initial lane, and
-// since when the one that has waited longest does.
+// depth returns how many keys wait, among them one that was handed out and has
+// not begun, how many of them in the initial lane, and since when the one that
+// has waited longest does.
 func (l *lanes[K]) depth() (all, initial int, oldest time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -142,5 +153,12 @@ func (l *lanes[K]) depth() (all, initial int, oldest time.Time) {
 			oldest = since
 		}
 	}
-	return len(l.waiting), l.initial.Len(), oldest
+	all = len(l.waiting)
+	if l.taken != nil {
+		all++
+		if oldest.IsZero() || l.taken.since.Before(oldest) {
+			oldest = l.taken.since
+		}
+	}
+	return all, l.initial.Len(), oldest
 }

@@ -165,6 +165,9 @@ func TestDepthKnowsTheOldestKeyInEitherLane(t *testing.T) {
 	if key := l.Pop(); key != "b" {
 		t.Fatalf("popped %s, want b", key)
 	}
+	check(3, 1, 1001) // it waits until it has begun
+	l.begun()
 	l.Pop()
+	l.begun()
 	check(1, 1, 1003)
 }

@@ -141,11 +141,9 @@ func (q *Queue[K]) dispatch(ctx context.Context) {
 			return
 		}
 		if !q.begin(ctx, key) {
-			q.queue.Done(key)
 			return
 		}
 		q.group.goroutines.Go(func() {
-			defer q.queue.Done(key)
 			defer q.end(key)
 			q.handle(ctx, key)
 		})
@@ -168,20 +166,26 @@ func (q *Queue[K]) awaitWorkerLocked(ctx context.Context) bool {
 }
 
 // begin takes a worker for key. It waits for one again, as there may be fewer
-// now than when key was asked for.
+// now than when key was asked for. Until then key waits, as the status has it.
 func (q *Queue[K]) begin(ctx context.Context, key K) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if !q.awaitWorkerLocked(ctx) {
+	begun := q.awaitWorkerLocked(ctx)
+	q.lanes.begun()
+	if !begun {
+		q.queue.Done(key)
 		return false
 	}
 	q.running[key] = q.group.options.Clock.Now()
 	return true
 }
 
+// end frees the worker of key. A key that was added meanwhile waits again
+// before it ceases to run, so that no status misses it.
 func (q *Queue[K]) end(key K) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	q.queue.Done(key)
 	delete(q.running, key)
 	q.freed.Signal()
 }

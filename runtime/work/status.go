@@ -37,12 +37,13 @@ func (g *Group) Queues() []QueueStatus {
 func (q *Queue[K]) status(now time.Time) QueueStatus {
 	s := QueueStatus{Name: q.options.Name}
 	var oldest time.Time
+	// A key that begins, or ends and waits again, does so under this lock.
+	q.mu.Lock()
+	defer q.mu.Unlock()
 	s.Depth, s.Initial, oldest = q.lanes.depth()
 	if s.Depth > 0 {
 		s.Oldest = max(now.Sub(oldest), 0)
 	}
-	q.mu.Lock()
-	defer q.mu.Unlock()
 	s.Wanted = q.workers
 	s.Busy = len(q.running)
 	if q.workers > 0 && !q.closed {

@@ -30,13 +30,14 @@ func (m *Manager) newLife(name string, section schema.Section, cfg *schema.Contr
 		return nil, fmt.Errorf("make the clients of %s: %w", name, err)
 	}
 	m.clients.SetControllerLimits(name, section.Base().Client)
-	aborted := m.aborts.of(name)
+	aborted, unfinished := m.past.of(name)
 	l, err := life.New(life.Options{
 		Descriptor:         descriptor,
 		Section:            section,
 		Config:             cfg,
 		Clients:            clients,
 		Marks:              marks,
+		Unfinished:         unfinished,
 		Pool:               m.pool,
 		Discovery:          m.discovery,
 		Events:             m.events.Recorder(descriptor.EventComponent()),
@@ -140,7 +141,7 @@ func (l *watchedLife) Run(ctx, workCtx context.Context, lead <-chan struct{}) er
 	err := l.Life.Run(ctx, workCtx, lead)
 	l.manager.panics.count(l.name, err)
 	if workCtx.Err() != nil {
-		l.manager.aborts.add(l.name, l.manager.clock.Now())
+		l.manager.past.aborted(l.name, l.manager.clock.Now())
 	}
 	return err
 }
@@ -151,25 +152,32 @@ func (l *watchedLife) ApplyLive(section schema.Section) {
 	l.Life.ApplyLive(section)
 }
 
-// abortLog remembers when reconciles of a controller were last cancelled.
-type abortLog struct {
-	mu     sync.Mutex
-	aborts map[string]time.Time
+// pastLives is what lives of controllers leave to those after them.
+type pastLives struct {
+	mu sync.Mutex
+	// aborts are when reconciles were last cancelled.
+	aborts     map[string]time.Time
+	unfinished map[string]*work.Unfinished
 }
 
-func newAbortLog() *abortLog { return &abortLog{aborts: map[string]time.Time{}} }
-
-func (a *abortLog) add(name string, at time.Time) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.aborts[name] = at
+func newPastLives() *pastLives {
+	return &pastLives{aborts: map[string]time.Time{}, unfinished: map[string]*work.Unfinished{}}
 }
 
-// of is zero when nothing was cancelled.
-func (a *abortLog) of(name string) time.Time {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.aborts[name]
+func (p *pastLives) aborted(name string, at time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.aborts[name] = at
+}
+
+// of a controller. The time is zero when nothing was cancelled.
+func (p *pastLives) of(name string) (aborted time.Time, unfinished *work.Unfinished) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.unfinished[name] == nil {
+		p.unfinished[name] = &work.Unfinished{}
+	}
+	return p.aborts[name], p.unfinished[name]
 }
 
 // panicCounter counts panics by controller.

@@ -81,7 +81,7 @@ type Manager struct {
 
 	engineEvents *engineEvents
 	panics       *panicCounter
-	aborts       *abortLog
+	past         *pastLives
 	made         *madeLog
 	reloads      *reloadLog
 	exit         chan error
@@ -123,7 +123,7 @@ func New(o Options) (*Manager, error) {
 		metrics: telemetry.NewMetrics(),
 		source:  config.NewSource(o.Config),
 		panics:  newPanicCounter(),
-		aborts:  newAbortLog(),
+		past:    newPastLives(),
 		made:    newMadeLog(),
 		reloads: newReloadLog(time.Now),
 		exit:    make(chan error, 1),

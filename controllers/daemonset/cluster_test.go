@@ -419,6 +419,13 @@ func (c *cluster) waitForStatus(name string, want status) *appsv1.DaemonSet {
 	return ds
 }
 
+// known waits until the controller knows that all pods are available. A roll-out
+// replaces those at once that it knows not to be, whatever they are by then.
+func (c *cluster) known(name string, nodes int32) {
+	c.t.Helper()
+	c.waitForStatus(name, status{nodes, nodes, 0, nodes, nodes, nodes})
+}
+
 func inJSON(v any) string {
 	text, err := json.Marshal(v)
 	if err != nil {

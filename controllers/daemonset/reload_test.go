@@ -65,6 +65,7 @@ func TestReloadsChangeNothing(t *testing.T) {
 		}
 	}
 	eachWaits("the pods", allReady(nodes))
+	each(func(name string, _ int) { c.known(name, nodes) })
 
 	// All are rolled out.
 	s.reset()
@@ -157,7 +158,8 @@ func TestAcceptance22_StopsWhileManyPodsAreMadeAndRolledOut(t *testing.T) {
 				stop = c.controller.Reload(rand.Uint64(), 20, 0)
 			}
 			c.create(newDaemonSet("agent", rolling("20%", "0")))
-			harness.Eventually(t, minutes, "the pods", func(context.Context) error {
+			c.known("agent", nodes)
+			harness.Eventually(t, minutes, "the census", func(context.Context) error {
 				if got := s.available("agent"); got != nodes {
 					return fmt.Errorf("%d ready", got)
 				}
@@ -248,7 +250,8 @@ func TestAcceptance23_WorkersChangeDuringARollOut(t *testing.T) {
 	s := c.follow()
 	c.keepReady()
 	c.create(newDaemonSet("agent"))
-	harness.Eventually(t, soon, "the pods", func(context.Context) error {
+	c.known("agent", nodes)
+	harness.Eventually(t, soon, "the census", func(context.Context) error {
 		if got := s.available("agent"); got != nodes {
 			return fmt.Errorf("%d ready", got)
 		}

@@ -37,6 +37,8 @@ type Options struct {
 	// which outlives the life.
 	Clients client.Clients
 	Marks   *client.Marks
+	// Unfinished keys of the last life, which outlives the life too. Default: nil.
+	Unfinished *work.Unfinished
 	// Pool lends the informers.
 	Pool *informers.Pool
 	// Discovery knows the served resources. May be nil for controllers that do not ask it.
@@ -98,6 +100,7 @@ func New(o Options) (*Life, error) {
 		DeleteMetrics:   o.DeleteQueueMetrics,
 		Marks:           marksOf,
 		Reached:         l.lease.Reached,
+		Unfinished:      o.Unfinished,
 		Refused:         func(err error) bool { return errors.Is(err, client.ErrFenced) },
 	})
 	l.workers.Store(int64(o.Section.Base().Workers))

@@ -37,6 +37,9 @@ type GroupOptions struct {
 	// resource is at least as new as resourceVersion.
 	Marks   Marks
 	Reached func(resource schema.GroupResource, resourceVersion string) bool
+	// Unfinished keys of the controller's last group are live ones in this one,
+	// which leaves its own there. Default: nil, none are known.
+	Unfinished *Unfinished
 	// Refused tells that a reconcile failed because this process may not write
 	// at present. That is no fault of the key, and not logged as one. May be nil.
 	Refused func(error) bool
@@ -72,6 +75,7 @@ type queue interface {
 	dispatch(ctx context.Context)
 	resize(workers int)
 	close()
+	leave()
 	status(now time.Time) QueueStatus
 	runningKeys(now time.Time) []RunningKey
 }
@@ -206,8 +210,9 @@ func (g *Group) finish() {
 	g.mu.Unlock()
 	stopFollow()
 	cancel()
-	if g.options.DeleteMetrics != nil {
-		for _, q := range g.allQueues() {
+	for _, q := range g.allQueues() {
+		q.leave()
+		if g.options.DeleteMetrics != nil {
 			g.options.DeleteMetrics(q.name())
 		}
 	}

@@ -130,6 +130,17 @@ func (l *lanes[K]) begun() {
 	l.taken = nil
 }
 
+// waitingLive returns the keys of the live lane.
+func (l *lanes[K]) waitingLive() map[K]struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	keys := make(map[K]struct{}, l.live.Len())
+	for element := l.live.Front(); element != nil; element = element.Next() {
+		keys[element.Value.(*entry[K]).key] = struct{}{}
+	}
+	return keys
+}
+
 func (l *lanes[K]) list(of lane) *list.List {
 	if of == initialLane {
 		return &l.initial

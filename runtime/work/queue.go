@@ -61,6 +61,8 @@ type Queue[K comparable] struct {
 	closed  bool
 	// running keys, since when.
 	running     map[K]time.Time
+	// cancelled keys were given up in the middle of their reconcile.
+	cancelled   []K
 	lastError   string
 	lastErrorAt time.Time
 }
@@ -110,9 +112,14 @@ func (q *Queue[K]) Add(key K) {
 	q.queue.Add(key)
 }
 
-// AddInitial adds key now, behind keys of live events; for initial lists.
+// AddInitial adds key now, behind keys of live events; for initial lists. One
+// that the controller's last group left undone is not put behind them.
 func (q *Queue[K]) AddInitial(key K) {
-	q.lanes.willAdd(key, initialLane)
+	to := initialLane
+	if u := q.group.options.Unfinished; u != nil && takeUnfinished(u, q.options.Name, key) {
+		to = liveLane
+	}
+	q.lanes.willAdd(key, to)
 	q.queue.Add(key)
 }
 
@@ -212,6 +219,32 @@ func (q *Queue[K]) close() {
 	if q.putOff != nil {
 		q.putOff.ShutDown()
 	}
+}
+
+// leave tells the next group what this queue has not done. No worker runs any more.
+func (q *Queue[K]) leave() {
+	u := q.group.options.Unfinished
+	if u == nil {
+		return
+	}
+	keys := q.lanes.waitingLive()
+	q.mu.Lock()
+	for _, key := range q.cancelled {
+		keys[key] = struct{}{}
+	}
+	q.mu.Unlock()
+	if q.marks != nil {
+		for _, key := range q.marks.putOff() {
+			keys[key] = struct{}{}
+		}
+	}
+	leaveUnfinished(u, q.options.Name, keys)
+}
+
+func (q *Queue[K]) addCancelled(key K) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.cancelled = append(q.cancelled, key)
 }
 
 func (q *Queue[K]) setLastError(text string) {

@@ -110,6 +110,19 @@ func (m *marks[K]) record(key K, written map[schema.GroupResource]string) {
 	}
 }
 
+// putOff returns the keys that wait for a cache.
+func (m *marks[K]) putOff() []K {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var keys []K
+	for key, known := range m.byKey {
+		if !known.since.IsZero() {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
 func (m *marks[K]) unreached(versions map[schema.GroupResource]string) map[schema.GroupResource]string {
 	var behind map[schema.GroupResource]string
 	for resource, version := range versions {

@@ -36,6 +36,7 @@ type Instance struct {
 	descriptor controller.Descriptor
 	clients    client.Clients
 	marks      *client.Marks
+	unfinished work.Unfinished
 
 	// operating is held by the operation under way, so that they may be
 	// called from several goroutines.
@@ -110,6 +111,7 @@ func (i *Instance) start() {
 		Config:     i.e.config,
 		Clients:    i.clients,
 		Marks:      i.marks,
+		Unfinished: &i.unfinished,
 		Pool:       i.e.pool,
 		Discovery:  i.e.discovery,
 		Events:     i.e.events.Recorder(i.descriptor.EventComponent()),

@@ -31,6 +31,7 @@ func TestStaleCacheIsNotActedUpon(t *testing.T) {
 			t.Parallel()
 			c := start(t)
 			c.MakePod("p1", "web", []string{"10.1.0.1"})
+			c.controller.CatchUp() // the one slice is to list it
 			release := c.Proxy.HoldWatches(fixture.Slices)
 			c.MakeService("web")
 			c.await("web", "the slice", lists("[10.1.0.1]RS"))

@@ -131,6 +131,7 @@ func acceptance21(w *world) {
 // settledEvents is the number of the graph's events when it has not grown for a moment.
 func (w *world) settledEvents() int64 {
 	w.t.Helper()
+	w.instance.CatchUp()
 	last, since := int64(-1), time.Now()
 	harness.Eventually(w.t, soon, "rest", func(context.Context) error {
 		if events := w.summary().Events; events != last {

@@ -22,7 +22,8 @@ const (
 // lag is how late something comes at most.
 type lag time.Duration
 
-func lagOfEnvironment() (lag, error) {
+// Lag is how late each thing comes at most in this process, for tests that bound a time.
+func Lag() (time.Duration, error) {
 	value := os.Getenv(lagVariable)
 	if value == "" {
 		return 0, nil
@@ -31,7 +32,7 @@ func lagOfEnvironment() (lag, error) {
 	if err != nil || d < 0 {
 		return 0, fmt.Errorf("%s is %q, want a duration such as 1s", lagVariable, value)
 	}
-	return lag(d), nil
+	return d, nil
 }
 
 // of something of which one in so many is late; mostly 0.

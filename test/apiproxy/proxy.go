@@ -84,14 +84,14 @@ type answer struct {
 
 // Start starts a proxy in front of cp's API server, on a free port of 127.0.0.1.
 func Start(cp *controlplane.ControlPlane, scope Scope) (*Proxy, error) {
-	late, err := lagOfEnvironment()
+	late, err := Lag()
 	if err != nil {
 		return nil, err
 	}
 	p := &Proxy{
 		cp:          cp,
 		scope:       scope,
-		lag:         late,
+		lag:         lag(late),
 		served:      make(chan struct{}),
 		open:        map[chan struct{}]Request{},
 		answers:     map[int]answer{},

@@ -25,7 +25,7 @@ import (
 
 const (
 	// soon is how long the controller may take on a busy machine.
-	soon = 40 * time.Second
+	soon = 2 * time.Minute
 	// briefly is how long something is watched that must not happen.
 	briefly = 2 * time.Second
 )

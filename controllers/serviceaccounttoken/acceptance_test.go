@@ -162,6 +162,19 @@ func TestAcceptance08_AReferenceGoesWithItsSecret(t *testing.T) {
 	}
 }
 
+// The account is not in the cache yet when its Secret is gone.
+func TestAcceptance08_AReferenceGoesThoughTheCacheIsLate(t *testing.T) {
+	t.Parallel()
+	w := started(t)
+	release := w.Proxy.HoldWatches(accounts)
+	defer release()
+	w.account("b", "s1", "other")
+	w.secret("s1", "b")
+	w.filled("s1")
+	w.deleteSecret("s1")
+	w.listed("b", "other")
+}
+
 func TestAcceptance09_WhatHappenedWhileStoppedIsMadeUpFor(t *testing.T) {
 	t.Parallel()
 	w := started(t)

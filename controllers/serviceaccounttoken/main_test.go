@@ -30,7 +30,7 @@ import (
 
 const (
 	// soon is how long the controller may take.
-	soon = 30 * time.Second
+	soon = 2 * time.Minute
 	// aWhile is how long what must not happen is watched for.
 	aWhile = 500 * time.Millisecond
 )

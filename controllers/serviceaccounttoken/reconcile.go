@@ -95,14 +95,8 @@ func (c *tokenController) removeReference(ctx context.Context, key secretKey) er
 	if key.account == "" {
 		return nil
 	}
-	cached, err := c.accounts.ServiceAccounts(key.Namespace).Get(key.account)
-	if apierrors.IsNotFound(err) || err == nil && !is(cached, key.accountUID) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("look up service account %s/%s: %w", key.Namespace, key.account, err)
-	}
-	// The cache may be behind in what the account refers to.
+	// The cache may be behind in what the account refers to, and may not know yet
+	// of one that was made just before the Secret.
 	account, err := c.live(ctx, key.Namespace, key.account, key.accountUID)
 	if err != nil || account == nil {
 		return err

@@ -241,9 +241,10 @@ func TestEndpointsOfAServiceThatIsNotSeenYetStay(t *testing.T) {
 		}
 		return nil
 	})
-	c.Idle(c.controller)
+	c.Rest(c.controller)
 	release()
 	c.NoWrites(fixture.Endpoints, "the Endpoints")
+	c.Idle(c.controller)
 	if after, err := c.get(t.Context(), "late"); err != nil || after.UID != before.UID {
 		t.Errorf("%v, %v", after, err)
 	}
@@ -273,9 +274,10 @@ func TestEndpointsOfAServiceThatIsMadeAgainStay(t *testing.T) {
 	c.remove("web")
 	made := c.make("web", nil)
 	stop()
-	c.Idle(c.controller)
+	c.Rest(c.controller)
 	release()
 	c.NoWrites(fixture.Endpoints, "the Endpoints")
+	c.Idle(c.controller)
 	if after, err := c.get(t.Context(), "web"); err != nil || after.UID != made.UID {
 		t.Errorf("%v, %v", after, err)
 	}
@@ -330,6 +332,7 @@ func TestAcceptance13_HandMadeEndpointsAreLeftAlone(t *testing.T) {
 	c := start(t)
 	c.MakeService("hand", func(s *v1.Service) { s.Spec.Selector = nil })
 	c.make("hand", nil)
+	c.controller.CatchUp() // or the deletion below may come before its Endpoints are known
 	c.controller.Restart()
 	c.ChangeService("hand", func(s *v1.Service) { s.Labels = map[string]string{"x": "y"} })
 	c.NoWrites(fixture.Endpoints, "the hand-made Endpoints")
@@ -438,6 +441,7 @@ func TestAcceptance17_ChangesOfPodsAreGathered(t *testing.T) {
 	for i := range 3 {
 		c.SetPodStatus(fmt.Sprint("p", i), fixture.Ready(true))
 	}
+	c.Idle(c.controller)
 	gathered := time.Since(began)
 	c.await("web", "the ready pods", has("10.1.0.1 10.1.0.2 10.1.0.3 |  : "+http8080))
 	more := c.WritesOf(fixture.Endpoints, writes)
@@ -493,6 +497,7 @@ func TestAcceptance20_ATerminatingNamespaceIsLeftInPeace(t *testing.T) {
 	c.MakeService("web", func(s *v1.Service) { s.Finalizers = []string{"example.com/hold"} })
 	c.MakePod("p1", "web", []string{"10.1.0.1"}, func(pod *v1.Pod) { pod.Finalizers = []string{"example.com/hold"} })
 	c.await("web", "the address", has("10.1.0.1 |  : "+http8080))
+	c.Idle(c.controller)
 	if err := c.Admin.CoreV1().Namespaces().Delete(t.Context(), c.Namespace, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -557,7 +562,8 @@ func TestAcceptance22_ResizesDuringChurn(t *testing.T) {
 func TestFailuresAreTold(t *testing.T) {
 	t.Parallel()
 	c := start(t)
-	for verb, reason := range map[string]string{"create": failedToCreate, "update": failedToUpdate} {
+	for _, test := range []struct{ verb, reason string }{{"create", failedToCreate}, {"update", failedToUpdate}} {
+		verb, reason := test.verb, test.reason
 		stop := c.Proxy.Answer(func(r apiproxy.Request) bool { return r.Verb == verb && r.Resource == fixture.Endpoints }, http.StatusUnprocessableEntity, 0)
 		if verb == "create" {
 			c.MakeService("web")

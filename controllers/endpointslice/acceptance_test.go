@@ -186,6 +186,7 @@ func TestAcceptance06_SlicesAreFilledUp(t *testing.T) {
 	for i := range pods {
 		c.MakePod(fmt.Sprint("p", i), "web", ips(i))
 	}
+	c.controller.CatchUp() // how slices are filled depends on how many pods are known at a time
 	c.MakeService("web")
 	all := c.await("web", "all endpoints", total(pods, 3, 100))
 	var sizes []int
@@ -216,6 +217,7 @@ func TestAcceptance07_MaxEndpointsPerSlice(t *testing.T) {
 	for i := range 5 {
 		c.MakePod(fmt.Sprint("p", i), "web", ips(i))
 	}
+	c.controller.CatchUp()
 	c.MakeService("web")
 	c.await("web", "three slices", func(all []discovery.EndpointSlice) error {
 		if len(all) != 3 {
@@ -398,6 +400,7 @@ func TestAcceptance13_ANamesakeAdoptsNothing(t *testing.T) {
 	c.MakePod("p1", "web", []string{"10.1.0.1"})
 	old := c.await("web", "the endpoint", lists("[10.1.0.1]RS"))[0]
 	c.DeleteService("web")
+	c.controller.CatchUp() // or the pod may be known to be gone before the service
 	c.RemovePod("p1")
 	c.NoWrites(fixture.Slices, "peace")
 	if _, err := c.slice(t.Context(), old.Name); err != nil {
@@ -418,6 +421,7 @@ func TestAcceptance14_HintsByShareOfTheZones(t *testing.T) {
 	for i := range 4 {
 		c.MakePod(fmt.Sprint("p", i), "web", ips(i), c.OnNode(fmt.Sprint("n", 1+i%2)))
 	}
+	c.controller.CatchUp() // with some of them there may be no hints for a moment
 	c.MakeService("web", annotation(v1.AnnotationTopologyMode, "Auto"))
 	c.await("web", "hints of the own zone", also(total(4, 1, 100), func(slice *discovery.EndpointSlice) error {
 		for i := range slice.Endpoints {
@@ -519,6 +523,7 @@ func TestAcceptance17_ChangesOfPodsAreGathered(t *testing.T) {
 	for i := range 3 {
 		c.SetPodStatus(fmt.Sprint("p", i), fixture.Ready(true))
 	}
+	c.Idle(c.controller)
 	gathered := time.Since(began)
 	c.await("web", "the ready pods", lists("[10.1.0.1]RS [10.1.0.2]RS [10.1.0.3]RS"))
 	more := c.WritesOf(fixture.Slices, writes)
@@ -580,6 +585,7 @@ func TestAcceptance19_AHeldSliceHoldsNothingUp(t *testing.T) {
 	for i := range all {
 		c.PatchSlice(all[i].Name, `{"metadata":{"finalizers":["example.com/hold"]}}`)
 	}
+	c.Idle(c.controller)
 	c.RemovePod("p1")
 	c.RemovePod("p2")
 	c.await("web", "one slice that stays", func(all []discovery.EndpointSlice) error {
@@ -606,6 +612,7 @@ func TestAcceptance20_AStartWritesWhatHasChanged(t *testing.T) {
 	for i := range pods {
 		c.MakePod(fmt.Sprint("p", i), "web", ips(i))
 	}
+	c.controller.CatchUp()
 	c.MakeService("web")
 	for i := range 10 {
 		name := fmt.Sprint("other", i)

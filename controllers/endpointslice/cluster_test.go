@@ -34,7 +34,9 @@ func start(t *testing.T, changes ...func(*schema.EndpointSliceController)) *clus
 	w := servicefixture.New(t, harness.Options{})
 	w.MakeNode("n1", "a")
 	w.MakeNode("n2", "b")
-	return &cluster{World: w, controller: w.Start(endpointslice.Descriptor(), section(changes...))}
+	c := &cluster{World: w, controller: w.Start(endpointslice.Descriptor(), section(changes...))}
+	c.controller.CatchUp() // or pods may be known before their nodes, which is reported as a failure
+	return c
 }
 
 func section(changes ...func(*schema.EndpointSliceController)) *schema.EndpointSliceController {

@@ -200,10 +200,11 @@ func TestASliceThatIsTakenMeanwhileIsNotReused(t *testing.T) {
 	slice := c.await("web", "the slice", lists("[10.1.0.1]RS"))[0]
 	c.Idle(c.controller)
 	release := c.Proxy.HoldWatches(fixture.Slices)
+	updates := c.writes("update")
 	c.PatchSlice(slice.Name, `{"metadata":{"labels":{"endpointslice.kubernetes.io/managed-by":"me"}}}`)
 	c.ChangeService("web", func(s *v1.Service) { s.Spec.Ports[0].TargetPort = intstr.FromInt32(9999) })
 	harness.Eventually(t, fixture.Soon, "an attempt", func(context.Context) error {
-		if c.writes("update") == 0 {
+		if c.writes("update") == updates {
 			return errors.New("none so far")
 		}
 		return nil

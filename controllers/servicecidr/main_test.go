@@ -208,8 +208,16 @@ func (w *world) isGone(ctx context.Context, short string) error {
 	return err
 }
 
-// service with an address, once the API server knows the range that contains it.
+// service with an address, which the controller knows: when no grace period is
+// left for it to come, a range that holds it would go.
 func (w *world) service(name, address string) {
+	w.t.Helper()
+	w.makeService(name, address)
+	w.controller.CatchUp()
+}
+
+// makeService with an address, once the API server knows the range that contains it.
+func (w *world) makeService(name, address string) {
 	w.t.Helper()
 	service := &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
@@ -228,7 +236,7 @@ func (w *world) deleteService(name string) {
 	}
 }
 
-// address that somebody manages. The API server lets one go that it manages
+// address that somebody manages, which the controller knows. The API server lets one go that it manages
 // itself and that belongs to no Service, but not in the first minute.
 func (w *world) address(address, manager string) {
 	w.t.Helper()
@@ -241,6 +249,7 @@ func (w *world) address(address, manager string) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
+	w.controller.CatchUp()
 }
 
 func (w *world) deleteAddress(address string) {
@@ -250,9 +259,10 @@ func (w *world) deleteAddress(address string) {
 	}
 }
 
-// settled waits until all keys are done that the controller knows.
+// settled waits until the controller knows all there is and is done with it.
 func (w *world) settled() {
 	w.t.Helper()
+	w.controller.CatchUp()
 	harness.Eventually(w.t, soon, "idle controller", func(context.Context) error {
 		w.step(time.Millisecond)
 		if status := w.controller.Work(); status.Depth+status.Busy > 0 {

@@ -56,7 +56,7 @@ func TestReloadsChangeNothing(t *testing.T) {
 	for i := range count {
 		w.ready(short(i))
 		if used(i) {
-			w.service(short(i), w.v4(fmt.Sprintf("%d.7", i)))
+			w.makeService(short(i), w.v4(fmt.Sprintf("%d.7", i)))
 		}
 	}
 	for i := range count {

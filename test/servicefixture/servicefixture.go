@@ -418,8 +418,15 @@ func (w *World) NoWrites(resource schema.GroupResource, what string) {
 	})
 }
 
-// Idle waits until a controller has nothing to do.
+// Idle waits until a controller knows all there is, and has nothing to do.
 func (w *World) Idle(controller *harness.Instance) {
+	w.T.Helper()
+	controller.CatchUp()
+	w.Rest(controller)
+}
+
+// Rest waits until a controller has nothing to do with what it knows.
+func (w *World) Rest(controller *harness.Instance) {
 	w.T.Helper()
 	quiet := 0
 	harness.Eventually(w.T, Soon, "rest", func(context.Context) error {

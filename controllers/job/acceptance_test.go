@@ -2,6 +2,7 @@ package job_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
+	"github.com/wheelhouse-project/wheelhouse/test/apiproxy"
 	"github.com/wheelhouse-project/wheelhouse/test/harness"
 )
 
@@ -255,6 +257,40 @@ func TestAcceptance15_JobsOfOthersAreLeftAlone(t *testing.T) {
 			t.Errorf("write %+v", write)
 		}
 	}
+}
+
+// A pod that is deleted before the cache knows its Job is taken from nobody who
+// counts it: neither from another manager of the Job, nor from this one.
+func TestAPodOfAJobThatTheCacheDoesNotKnowYetIsHeld(t *testing.T) {
+	t.Parallel()
+	c := start(t, harness.Options{})
+	release := c.Proxy.HoldWatches(jobResource)
+	defer release()
+	theirs := c.create(newJob("theirs", func(j *batchv1.Job) { j.Spec.ManagedBy = ptr.To("example.com/x") }))
+	mine := c.create(newJob("mine"))
+	held := func(ctx context.Context, name string) error {
+		pod, err := c.client.CoreV1().Pods(c.ns).Get(ctx, name, metav1.GetOptions{})
+		if err == nil && !tracked(pod) {
+			err = errors.New("it is released")
+		}
+		return err
+	}
+	for _, j := range []*batchv1.Job{theirs, mine} {
+		c.createPod(newPod(j.Name+"-pod", j))
+		c.deletePod(j.Name + "-pod")
+		harness.Eventually(t, soon, "a look at the live Job", func(context.Context) error {
+			if len(c.Proxy.Requests(func(r apiproxy.Request) bool { return r.Verb == "get" && r.Resource == jobResource && r.Name == j.Name })) == 0 {
+				return errors.New("none")
+			}
+			return nil
+		})
+		harness.Throughout(t, aWhile/2, "hold of "+j.Name, func(ctx context.Context) error { return held(ctx, j.Name+"-pod") })
+	}
+	release()
+	c.waitFor("mine", "the failure of the pod", failures(1), unfinished)
+	c.released("mine")
+	c.controller.CatchUp()
+	harness.Throughout(t, aWhile/2, "hold of another's pod", func(ctx context.Context) error { return held(ctx, "theirs-pod") })
 }
 
 // newPod is a pod that somebody makes for a Job.

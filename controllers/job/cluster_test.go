@@ -60,6 +60,20 @@ func start(t *testing.T, o harness.Options) *cluster {
 	}
 }
 
+// replace stops the controller, lets something happen, and starts another
+// process in its place, which sees all of that at once: its caches are new.
+// Before may prepare the proxy of the other process; nil does not.
+func (c *cluster) replace(happens func(), before func(*apiproxy.Proxy)) {
+	c.t.Helper()
+	c.controller.Stop()
+	happens()
+	c.Engine = harness.New(c.t, controlplane.Shared(c.t), harness.Options{Scope: apiproxy.Scope{Namespace: c.ns}})
+	if before != nil {
+		before(c.Proxy)
+	}
+	c.controller = c.Start(job.Descriptor(), nil)
+}
+
 // newJob has the template label app: NAME, and pods that are gone as soon as
 // they are deleted and hold no finalizer.
 func newJob(name string, changes ...func(*batchv1.Job)) *batchv1.Job {
@@ -188,6 +202,16 @@ func counts(active, succeeded, failed int32) func(batchv1.JobStatus) string {
 		u := ptr.Deref(s.UncountedTerminatedPods, batchv1.UncountedTerminatedPods{})
 		if s.Active != active || s.Succeeded+int32(len(u.Succeeded)) != succeeded || s.Failed+int32(len(u.Failed)) != failed {
 			return fmt.Sprintf("want %d active, %d succeeded, %d failed", active, succeeded, failed)
+		}
+		return ""
+	}
+}
+
+// failures wants so many failed pods, whether they have been replaced yet or not.
+func failures(count int32) func(batchv1.JobStatus) string {
+	return func(s batchv1.JobStatus) string {
+		if s.Failed+int32(len(ptr.Deref(s.UncountedTerminatedPods, batchv1.UncountedTerminatedPods{}).Failed)) != count {
+			return fmt.Sprintf("want %d failed", count)
 		}
 		return ""
 	}
@@ -507,6 +531,14 @@ func (c *cluster) waitForMetric(name string, labels map[string]string, want floa
 		}
 		return nil
 	})
+}
+
+// waitUntilSeen waits until the controller has seen what has happened to Jobs: it
+// cares for the next one then. Pods have no order to these.
+func (c *cluster) waitUntilSeen() {
+	c.t.Helper()
+	c.create(newJob("next", suspend))
+	c.waitFor("next", "suspension", condition(batchv1.JobSuspended, v1.ConditionTrue, "JobSuspended", ""))
 }
 
 // writes of pods by verb.

@@ -160,7 +160,7 @@ func TestAcceptance12_ThePodFailurePolicyDecides(t *testing.T) {
 	c.waitFor("index", "a failed index", counts(1, 0, 1), indexes("", "1"), unfinished)
 
 	c.setPodStatus(c.waitForPods("first", 1)[0].Name, finished(v1.PodFailed, 42, time.Now()))
-	c.waitFor("first", "a failure that counts", counts(0, 0, 1), unfinished)
+	c.waitFor("first", "a failure that counts", failures(1), unfinished)
 	for _, action := range []string{"FailJob", "Ignore", "FailIndex", "Count"} {
 		c.waitForMetric("pod_failures_handled_by_failure_policy_total", map[string]string{"action": action}, 1)
 	}
@@ -201,7 +201,7 @@ func TestAcceptance14_ReplacementWaitsForTheEndIfAsked(t *testing.T) {
 			c.deletePod(pod.Name)
 		}
 	}
-	c.waitFor("eager", "two failures", counts(0, 0, 2), terminating(2))
+	c.waitFor("eager", "two failures", failures(2), terminating(2))
 	c.waitFor("patient", "termination", counts(0, 0, 0), terminating(2))
 	harness.Throughout(t, aWhile, "patience", func(context.Context) error {
 		if fault := counts(0, 0, 0)(c.get("patient").Status); fault != "" {
@@ -209,13 +209,12 @@ func TestAcceptance14_ReplacementWaitsForTheEndIfAsked(t *testing.T) {
 		}
 		return nil
 	})
-	// Long enough ago that the test goes on soon, and not so long that a slow
-	// machine misses the time in between.
+	// Long enough ago that the test goes on soon.
 	at := time.Now().Truncate(time.Second).Add(-5 * time.Second)
 	for _, pod := range patient {
 		c.fail(pod, at)
 	}
-	c.waitFor("patient", "two failures", counts(0, 0, 2), terminating(0))
+	c.waitFor("patient", "two failures", failures(2), terminating(0))
 	if _, after := c.since(at, "patient", patient...); after < 20*time.Second {
 		t.Errorf("patient: replaced after %s", after)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/wheelhouse-project/wheelhouse/controllers/internal/availability"
 	"github.com/wheelhouse-project/wheelhouse/controllers/internal/jobs"
+	"github.com/wheelhouse-project/wheelhouse/controllers/internal/notfound"
 	"github.com/wheelhouse-project/wheelhouse/controllers/internal/ownerevents"
 	"github.com/wheelhouse-project/wheelhouse/controllers/internal/ownerindex"
 	"github.com/wheelhouse-project/wheelhouse/runtime/work"
@@ -110,7 +111,7 @@ func (c *jobController) reconcileOrphan(ctx context.Context, key orphanKey) (wor
 	}
 	var orphaned []*v1.Pod
 	for _, pod := range pods {
-		needed, err := c.needsFinalizer(pod)
+		needed, err := c.needsFinalizer(ctx, pod, key.job)
 		if err != nil {
 			return work.Result{}, err
 		}
@@ -122,8 +123,11 @@ func (c *jobController) reconcileOrphan(ctx context.Context, key orphanKey) (wor
 	return work.Result{}, err
 }
 
-// needsFinalizer tells whether somebody is to count the pod yet.
-func (c *jobController) needsFinalizer(pod *v1.Pod) (bool, error) {
+// needsFinalizer tells whether somebody is to count the pod yet. A Job that is
+// not in the cache is looked for at the API server, unless its UID is that of
+// gone, of which the cache has told: pods are made by others too, and may be
+// deleted before the cache has heard of their Job.
+func (c *jobController) needsFinalizer(ctx context.Context, pod *v1.Pod, gone types.UID) (bool, error) {
 	ref := metav1.GetControllerOfNoCopy(pod)
 	if ref == nil {
 		return c.willBeAdopted(pod)
@@ -134,7 +138,19 @@ func (c *jobController) needsFinalizer(pod *v1.Pod) (bool, error) {
 	owner, _ := ownerindex.ControllerOf(pod)
 	job, exists := ownerindex.Resolve[*batchv1.Job](c.jobs, jobKind.Kind, owner)
 	if !exists {
-		return false, nil
+		if ref.UID == gone {
+			return false, nil
+		}
+		live, err := c.control.Client.BatchV1().Jobs(pod.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
+		switch {
+		case notfound.ByAPIServer(err):
+			return false, nil
+		case err != nil:
+			return false, fmt.Errorf("look for job %s/%s of pod %s: %w", pod.Namespace, ref.Name, pod.Name, err)
+		case live.UID != ref.UID:
+			return false, nil
+		}
+		job = live
 	}
 	_, external := managedElsewhere(job)
 	return external || jobs.Finished(job) == nil, nil

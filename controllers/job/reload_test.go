@@ -104,11 +104,14 @@ func (c *cluster) run(census *podcensus.Census, disturb func() func(), exact boo
 			harness.Eventually(c.t, minutes, "the pods of "+name, func(context.Context) error { return census.Has(name, course.most) })
 		}
 	}
+	deleted := func(i int) string { return fmt.Sprint("stays-deleted-", i) }
 	for i := range 2 {
 		c.change(fmt.Sprint("stays-suspended-", i), suspend)
-		name := fmt.Sprint("stays-deleted-", i)
-		c.delete(name, metav1.DeletePropagationBackground)
-		for _, pod := range c.waitForPods(name, 3) {
+		c.delete(deleted(i), metav1.DeletePropagationBackground)
+	}
+	c.waitUntilSeen() // or a pod that goes is replaced
+	for i := range 2 {
+		for _, pod := range c.waitForPods(deleted(i), 3) {
 			c.deletePod(pod.Name)
 		}
 	}

@@ -235,6 +235,12 @@ func TestAcceptance07_DeletionOrphansUnlessAskedOtherwise(t *testing.T) {
 			// A pod that was collected before the end of its owner was seen was
 			// replaced, and rightly so.
 			c.controller.CatchUp()
+			harness.Eventually(t, soon, "the last reconcile", func(context.Context) error {
+				if status := c.controller.Work(); status.Busy > 0 || status.Depth > 0 {
+					return fmt.Errorf("work %+v", status)
+				}
+				return nil
+			})
 			c.waitForPods(test.name, 0)
 			writes = len(c.Writes(podResource))
 		}

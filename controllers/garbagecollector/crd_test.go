@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	apischema "k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/wheelhouse-project/wheelhouse/controllers/garbagecollector"
 	"github.com/wheelhouse-project/wheelhouse/controllers/internal/monitors"
 	"github.com/wheelhouse-project/wheelhouse/test/apiproxy"
 	"github.com/wheelhouse-project/wheelhouse/test/harness"
@@ -168,8 +167,8 @@ func acceptance14And15(w *world) {
 		d.custom("v1", "custom-child", ownedBy(configMapRef(builtin), nil))
 		w.delete(d.resource("v1"), "owner", metav1.DeletePropagationBackground)
 		w.delete(configMaps, "builtin", metav1.DeletePropagationBackground)
-		w.goneWithin(35*time.Second, configMaps, "child")
-		w.goneWithin(35*time.Second, d.resource("v1"), "custom-child")
+		w.gone(configMaps, "child")
+		w.gone(d.resource("v1"), "custom-child")
 		w.monitors(before + 1)
 
 		// Custom resources take no strategic merge patch.
@@ -296,7 +295,7 @@ func aggregatedAPIDown(w *world) {
 		w.configMap("blocking"+suffix, ownedBy(configMapRef(foreground), yes()))
 		w.delete(d.resource("v1"), "owner"+suffix, metav1.DeletePropagationBackground)
 		w.delete(configMaps, "foreground"+suffix, metav1.DeletePropagationForeground)
-		w.goneWithin(10*time.Second, configMaps, "child"+suffix, "foreground"+suffix, "blocking"+suffix)
+		w.gone(configMaps, "child"+suffix, "foreground"+suffix, "blocking"+suffix)
 		w.stays(2*time.Second, configMaps, "kept"+suffix)
 	}
 	d.delete()
@@ -305,7 +304,8 @@ func aggregatedAPIDown(w *world) {
 
 func TestAResourceThatCannotBeListedDelaysOnlyWhatNeedsIt(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	clock := harness.NewClock(t, time.Now())
+	w := newClockWorld(t, clock)
 	leases := apischema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}
 	mend := w.engine.Proxy.Answer(func(r apiproxy.Request) bool {
 		return r.Resource == leases && (r.Verb == "list" || r.Verb == "watch")
@@ -315,12 +315,14 @@ func TestAResourceThatCannotBeListedDelaysOnlyWhatNeedsIt(t *testing.T) {
 	w.configMap("orphan", ownedBy(configMapRef(orphaning), nil))
 	w.delete(configMaps, "owner", metav1.DeletePropagationBackground)
 	w.delete(configMaps, "orphaning", metav1.DeletePropagationOrphan)
-	w.instance = w.engine.Start(garbagecollector.Descriptor(), nil)
-	w.goneWithin(15*time.Second, configMaps, "child")
+	w.start()
+	// Longer than what needs no complete graph waits, and not as long as what needs one.
+	clock.Step(monitors.SyncTimeout / 2)
+	w.gone(configMaps, "child")
 	if object, err := w.get(t.Context(), configMaps, "orphaning"); err != nil || object == nil {
 		t.Errorf("the owner is gone before all of its dependents can be known: %v", err)
 	}
 	mend()
-	w.goneWithin(20*time.Second, configMaps, "orphaning")
+	w.gone(configMaps, "orphaning")
 	w.owners(configMaps, "orphan")
 }

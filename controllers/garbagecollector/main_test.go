@@ -149,12 +149,7 @@ func (w *world) get(ctx context.Context, gvr apischema.GroupVersionResource, nam
 
 func (w *world) gone(gvr apischema.GroupVersionResource, names ...string) {
 	w.t.Helper()
-	w.goneWithin(soon, gvr, names...)
-}
-
-func (w *world) goneWithin(within time.Duration, gvr apischema.GroupVersionResource, names ...string) {
-	w.t.Helper()
-	harness.Eventually(w.t, within, fmt.Sprintf("end of %s %v", gvr.Resource, names), func(ctx context.Context) error {
+	harness.Eventually(w.t, soon, fmt.Sprintf("end of %s %v", gvr.Resource, names), func(ctx context.Context) error {
 		for _, name := range names {
 			object, err := w.get(ctx, gvr, name)
 			if err != nil {

@@ -313,7 +313,7 @@ func ignoredResources(w *world) {
 	w.instance.ApplyLive(section)
 	w.monitors(before)
 	w.delete(secrets, "owner", metav1.DeletePropagationBackground)
-	w.goneWithin(5*time.Second, configMaps, "child")
+	w.gone(configMaps, "child")
 }
 
 func cascade(w *world) {

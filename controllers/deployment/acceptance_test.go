@@ -291,6 +291,24 @@ func TestAcceptance09_RecreateWaitsForOldPods(t *testing.T) {
 	c.waitFor("web", "completion", complete)
 }
 
+// As long as nobody has seen that the old ReplicaSet is scaled down, its pods may
+// just be created, although there seem to be none.
+func TestRecreateWaitsUntilTheScaleDownIsSeen(t *testing.T) {
+	t.Parallel()
+	c := start(t)
+	c.replicaSets.Stop()
+	c.create(newDeployment("web", 2, func(d *appsv1.Deployment) {
+		d.Spec.Strategy.Type = appsv1.RecreateDeploymentStrategyType
+	}))
+	c.waitFor("web", "the first replica set", revised("1"))
+	c.update("web", image("2"))
+	if sets := c.sizes("web", map[string]int32{"1": 0}); len(sets) != 1 {
+		t.Errorf("%d replica sets", len(sets))
+	}
+	c.replicaSets.Start()
+	c.sizes("web", map[string]int32{"1": 0, "2": 2})
+}
+
 func TestAcceptance10_HistoryIsBounded(t *testing.T) {
 	t.Parallel()
 	c := start(t)

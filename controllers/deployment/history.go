@@ -41,7 +41,7 @@ func (r *rollout) cleanUpHistory(ctx context.Context) error {
 		return byAge(a, b)
 	})
 	for _, rs := range history[:min(excess, len(history))] {
-		if rs.Status.Replicas != 0 || replicasOf(rs.Spec.Replicas) != 0 || rs.Generation > rs.Status.ObservedGeneration {
+		if rs.Status.Replicas != 0 || replicasOf(rs.Spec.Replicas) != 0 || !isObserved(rs) {
 			continue
 		}
 		uid := rs.UID

@@ -48,7 +48,9 @@ func (r *rollout) oldPodsGone(ctx context.Context) (bool, error) {
 		return false, nil
 	}
 	for _, rs := range r.old {
-		if rs.Status.Replicas > 0 {
+		// A controller that has not seen the scale-down may be creating pods,
+		// which neither the status nor the cache of pods shows.
+		if !isObserved(rs) || rs.Status.Replicas > 0 {
 			return false, nil
 		}
 		running, err := r.hasRunningPod(rs)

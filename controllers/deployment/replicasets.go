@@ -53,6 +53,9 @@ func active(list []*appsv1.ReplicaSet) []*appsv1.ReplicaSet {
 	return result
 }
 
+// isObserved tells whether the status is of the present size.
+func isObserved(rs *appsv1.ReplicaSet) bool { return rs.Status.ObservedGeneration >= rs.Generation }
+
 // wanted is the sum of the sizes.
 func wanted(list []*appsv1.ReplicaSet) int64 {
 	var sum int64

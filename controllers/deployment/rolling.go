@@ -3,6 +3,7 @@ package deployment
 import (
 	"context"
 	"errors"
+	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 )
@@ -40,6 +41,11 @@ func (r *rollout) rollingSize() int32 {
 // error is kept for later, so that the status is written all the same.
 func (r *rollout) shrinkOld(ctx context.Context) bool {
 	if wanted(r.old) == 0 {
+		return false
+	}
+	// A ReplicaSet that was small for a moment may have lost what an earlier
+	// status says is available, as when a rollout is taken back.
+	if slices.ContainsFunc(active(r.all), func(rs *appsv1.ReplicaSet) bool { return !isObserved(rs) }) {
 		return false
 	}
 	// Replicas of the new one that are not available yet must not be paid for

@@ -77,16 +77,18 @@ func newAccount(c clock.PassiveClock, q *corev1.ResourceQuota) *account {
 	return a
 }
 
-// update to the quota's next version. It tells whether that is to be counted: a
-// write has failed for want of it, or it leaves no time for what waits for its turn.
-func (a *account) update(q *corev1.ResourceQuota) (due bool) {
+// update to the quota's next version. It tells whether that is to be counted at
+// once, as a write has failed for want of it, or it leaves no time for what waits
+// for its turn; and whether it has a charge, and is to be counted when that is old.
+// The object may have gone before its charge is seen, or never come.
+func (a *account) update(q *corev1.ResourceQuota) (due, charged bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	due, a.outdated = a.outdated || a.owing && short(q), false
 	rise := risen(a.quota.Status.Used, q.Status.Used)
 	a.quota = q
 	if len(rise) == 0 || q.ResourceVersion == a.written {
-		return due
+		return due, false
 	}
 	made := &charge{at: a.clock.Now(), version: q.ResourceVersion, amount: rise, open: maps.Clone(rise)}
 	a.expire()
@@ -96,7 +98,7 @@ func (a *account) update(q *corev1.ResourceQuota) (due bool) {
 	if len(made.open) > 0 {
 		a.charges = append(a.charges, made)
 	}
-	return due
+	return due, true
 }
 
 // owe something that is freed, and return how long it may wait to be given back.

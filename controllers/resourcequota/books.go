@@ -33,12 +33,12 @@ func (b *books) open(q *corev1.ResourceQuota) {
 }
 
 // update the account of a quota, or open one when it is another quota of that
-// name. It tells whether the quota is to be counted because of this version.
-func (b *books) update(q *corev1.ResourceQuota) (due bool) {
+// name. It tells what account.update does.
+func (b *books) update(q *corev1.ResourceQuota) (due, charged bool) {
 	a := b.get(cache.MetaObjectToName(q))
 	if a == nil || a.seen().UID != q.UID {
 		b.open(q)
-		return false
+		return false, false
 	}
 	return a.update(q)
 }

@@ -239,12 +239,21 @@ func (w *world) used(name string, want amounts) {
 	})
 }
 
-// stays fails the test unless the used amounts are want for a time.
-func (w *world) stays(name string, want amounts) {
-	w.t.Helper()
-	harness.Throughout(w.t, briefly, fmt.Sprintf("use of quota %s: %v", name, want), func(ctx context.Context) error {
-		return w.shows(ctx, name, want)
-	})
+// remains tells what is wrong with the used amounts of a quota within a time.
+func (w *world) remains(ctx context.Context, name string, want amounts) error {
+	tick := time.NewTicker(briefly / 20)
+	defer tick.Stop()
+	for end := time.Now().Add(briefly); time.Now().Before(end); {
+		if err := w.shows(ctx, name, want); err != nil {
+			return err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	return nil
 }
 
 type podOption func(*corev1.Pod)

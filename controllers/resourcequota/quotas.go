@@ -22,8 +22,11 @@ func (c *quotaController) quotaHandler() cache.ResourceEventHandler {
 			if !ok || !oldOK {
 				return
 			}
-			if c.books.update(q) {
+			switch due, charged := c.books.update(q); {
+			case due:
 				c.queue.AddAfter(cache.MetaObjectToName(q), gather)
+			case charged:
+				c.queue.AddAfter(cache.MetaObjectToName(q), landing+gather)
 			}
 			if old.UID != q.UID || !quota.Equals(old.Spec.Hard, q.Spec.Hard) {
 				c.classify(q, false)

@@ -102,6 +102,21 @@ func TestObjectsFromJustBeforeTheQuotaAreFound(t *testing.T) {
 	w.used("q", amounts{"pods": "1"})
 }
 
+// The watch of quotas may be behind that of what they count, so that an object
+// has come and gone when its charge is seen.
+func TestTheChargeOfAnObjectThatHasGoneIsGivenBack(t *testing.T) {
+	t.Parallel()
+	w := running(t)
+	w.quota("q", amounts{"configmaps": "5"})
+	// A new quota is counted twice, but not later.
+	w.falsify("q", amounts{"configmaps": "3"})
+	w.used("q", amounts{"configmaps": "0"})
+	w.engine.Proxy.DelayWatches(corev1.Resource("resourcequotas"), 3*time.Second)
+	w.configMap("a")
+	w.deleteConfigMap("a")
+	w.used("q", amounts{"configmaps": "0"})
+}
+
 // A type that cannot be listed leaves the others of its quota alone, and is
 // counted as soon as it can be.
 func TestATypeThatCannotBeListedHidesNoOther(t *testing.T) {

@@ -221,6 +221,18 @@ func TestAcceptance12_EndpointsGoWithTheirService(t *testing.T) {
 	}
 }
 
+// So do those that the cache does not show yet.
+func TestEndpointsThatAreNotSeenYetGoWithTheirService(t *testing.T) {
+	t.Parallel()
+	c := start(t)
+	c.MakeService("hand", func(s *v1.Service) { s.Spec.Selector = nil })
+	release := c.Proxy.HoldWatches(fixture.Endpoints)
+	defer release()
+	c.make("hand", nil)
+	c.DeleteService("hand")
+	c.awaitGone("hand")
+}
+
 // That the cache lacks a Service proves nothing when its Endpoints were there before.
 func TestEndpointsOfAServiceThatIsNotSeenYetStay(t *testing.T) {
 	t.Parallel()
@@ -332,7 +344,7 @@ func TestAcceptance13_HandMadeEndpointsAreLeftAlone(t *testing.T) {
 	c := start(t)
 	c.MakeService("hand", func(s *v1.Service) { s.Spec.Selector = nil })
 	c.make("hand", nil)
-	c.controller.CatchUp() // or the deletion below may come before its Endpoints are known
+	c.controller.CatchUp() // so that it has something to leave alone
 	c.controller.Restart()
 	c.ChangeService("hand", func(s *v1.Service) { s.Labels = map[string]string{"x": "y"} })
 	c.NoWrites(fixture.Endpoints, "the hand-made Endpoints")

@@ -63,6 +63,7 @@ type endpointsController struct {
 	triggers  *util.TriggerTimeTracker
 	unsure    *unsettled.Keys
 	pace      *servicepods.Pace
+	departed  departed
 	batch     atomic.Int64
 	queue     *work.Queue[work.ObjectName]
 }
@@ -102,7 +103,7 @@ func New(env controller.Env, section *schema.EndpointsController) (*controller.C
 	c.queue = work.NewQueue(env.Work, work.Options[work.ObjectName]{
 		Name: "endpoint", Reconcile: c.reconcile, MaxRetries: maxRetries,
 	})
-	if err := services.AddEventHandler(servicepods.ServiceHandler(c.queue)); err != nil {
+	if err := services.AddEventHandler(c.serviceHandler()); err != nil {
 		return nil, fmt.Errorf("watch services: %w", err)
 	}
 	if err := pods.AddEventHandler(servicepods.Handler(c.services, c.podChanged, env.Logger)); err != nil {

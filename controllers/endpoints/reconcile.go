@@ -50,8 +50,9 @@ func (c *endpointsController) sync(ctx context.Context, key work.ObjectName) err
 	if service == nil {
 		c.triggers.DeleteService(key.Namespace, key.Name)
 		c.pace.Forget(key)
-		return c.remove(ctx, key, current)
+		return c.clear(ctx, key, current)
 	}
+	c.departed.take(key)
 	if !servicepods.Selects(service) {
 		return nil
 	}
@@ -148,7 +149,7 @@ func (c *endpointsController) update(ctx context.Context, key work.ObjectName, e
 	return fmt.Errorf("update the Endpoints: %w", err)
 }
 
-// remove the very Endpoints that the cache shows, if any, unless they have a
+// remove the very Endpoints that were found, if any, unless they have a
 // Service after all, whose event is still to come: somebody may have made it anew,
 // with Endpoints by hand.
 func (c *endpointsController) remove(ctx context.Context, key work.ObjectName, endpoints *v1.Endpoints) error {

@@ -6,12 +6,28 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
 	"github.com/wheelhouse-project/wheelhouse/controllers/internal/ownerevents"
+	"github.com/wheelhouse-project/wheelhouse/controllers/internal/servicepods"
 )
 
 // podChanged adds a Service whose pods have changed, once a batch is gathered and
 // the Service has rested from its last reconcile.
 func (c *endpointsController) podChanged(service cache.ObjectName) {
 	c.queue.AddAfter(service, max(c.batchPeriod(), c.pace.Left(service)))
+}
+
+// serviceHandler adds every Service that something happens to, and notes those that go.
+func (c *endpointsController) serviceHandler() cache.ResourceEventHandler {
+	changed := servicepods.ServiceHandler(c.queue)
+	return cache.ResourceEventHandlerDetailedFuncs{
+		AddFunc:    changed.OnAdd,
+		UpdateFunc: changed.OnUpdate,
+		DeleteFunc: func(obj any) {
+			if service, ok := ownerevents.Deleted[*v1.Service](obj); ok {
+				c.departed.note(cache.MetaObjectToName(service))
+			}
+			changed.OnDelete(obj)
+		},
+	}
 }
 
 // endpointsHandler adds Services whose Endpoints are gone, and at a start all

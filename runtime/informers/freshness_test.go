@@ -189,8 +189,7 @@ func TestCatchUpLeavesOutWhatIsOver(t *testing.T) {
 	if _, err := templates.Create(t.Context(), podTemplate("afterwards"), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "stored", func() bool { return has(t, informer, namespace+"/afterwards") })
-	lease.Release()
+	eventually(t, "told", func() bool { return slices.Contains(events(), "add "+namespace+"/afterwards") })
 	want := []string{"add " + namespace + "/stays", "add " + namespace + "/afterwards"}
 	if got := events(); !slices.Equal(got, want) {
 		t.Errorf("events %q, want %q", got, want)

@@ -29,6 +29,23 @@ func TestASecondRangeSetsAHeldOneFree(t *testing.T) {
 	w.gone("held")
 }
 
+// Whatever the cache shows when the grace period is over: a Service that it does
+// not know needs its range as well.
+func TestAnAddressThatIsNotSeenYetHoldsItsRange(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.create("c2", w.v4("1.0/24"))
+	w.ready("c2")
+	release := w.Proxy.HoldWatches(ipAddresses)
+	defer release()
+	w.makeService("s", w.v4("1.7"))
+	w.delete("c2")
+	w.stays("c2")
+	release()
+	w.held("c2")
+	w.stays("c2")
+}
+
 func TestAnAddressThatChangesHandsIsLookedAt(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

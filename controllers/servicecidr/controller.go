@@ -7,6 +7,7 @@ package servicecidr
 import (
 	"context"
 	"fmt"
+	"time"
 
 	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -30,6 +31,9 @@ var (
 // maxRetries is how often a failing ServiceCIDR is tried with back-off, about three
 // minutes in all. After that it is tried at the slow pace of the queue.
 const maxRetries = 15
+
+// refreshTimeout is how long a worker waits for caches that are behind.
+const refreshTimeout = 10 * time.Second
 
 // Descriptor describes service-cidr-controller.
 func Descriptor() controller.Descriptor {
@@ -57,7 +61,9 @@ type cidrController struct {
 	clock     clock.PassiveClock
 	cidrs     networkinglisters.ServiceCIDRLister
 	addresses networkinglisters.IPAddressLister
-	queue     *work.Queue[string]
+	// catchUp is informers.Lease.CatchUp.
+	catchUp func(ctx context.Context, since time.Time) error
+	queue   *work.Queue[string]
 }
 
 // New makes the controller.
@@ -76,6 +82,7 @@ func New(env controller.Env, _ *schema.ServiceCIDRController) (*controller.Contr
 		clock:     env.Clock,
 		cidrs:     networkinglisters.NewServiceCIDRLister(cidrs.Indexer()),
 		addresses: networkinglisters.NewIPAddressLister(addresses.Indexer()),
+		catchUp:   env.Informers.CatchUp,
 	}
 	c.queue = work.NewQueue(env.Work, work.Options[string]{Name: "ipaddresses", Reconcile: c.reconcile, MaxRetries: maxRetries})
 	if err := cidrs.AddEventHandler(c.cidrHandler()); err != nil {
@@ -109,6 +116,17 @@ func (c *cidrController) reconcile(ctx context.Context, name string) (work.Resul
 // terminate holds a ServiceCIDR that is being deleted, or lets it go.
 func (c *cidrController) terminate(ctx context.Context, cidr *networkingv1.ServiceCIDR) (work.Result, error) {
 	needed, err := c.needed(cidr)
+	if err == nil && !needed {
+		if rest := gracePeriod - c.clock.Since(cidr.DeletionTimestamp.Time); rest > 0 {
+			return work.Result{RequeueAfter: rest}, nil
+		}
+		// The grace period is for what API servers know. The caches may be behind
+		// for longer, and lack an address, or the deletion of another ServiceCIDR.
+		if err := c.refresh(ctx); err != nil {
+			return work.Result{}, fmt.Errorf("catch up before service CIDR %s is let go: %w", cidr.Name, err)
+		}
+		needed, err = c.needed(cidr)
+	}
 	if err != nil {
 		return work.Result{}, err
 	}
@@ -117,11 +135,15 @@ func (c *cidrController) terminate(ctx context.Context, cidr *networkingv1.Servi
 		refused, err := c.setCondition(ctx, cidr, held)
 		return again(refused), err
 	}
-	if rest := gracePeriod - c.clock.Since(cidr.DeletionTimestamp.Time); rest > 0 {
-		return work.Result{RequeueAfter: rest}, nil
-	}
 	refused, err := c.removeFinalizer(ctx, cidr)
 	return again(refused), err
+}
+
+// refresh the caches with what the API server holds now.
+func (c *cidrController) refresh(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, refreshTimeout)
+	defer cancel()
+	return c.catchUp(ctx, c.clock.Now())
 }
 
 // again is the result of a reconcile whose write was refused because the

@@ -46,7 +46,10 @@ const (
 	namedByTest = "test"
 )
 
-var serviceCIDRs = networkingv1.SchemeGroupVersion.WithResource("servicecidrs").GroupResource()
+var (
+	serviceCIDRs = networkingv1.SchemeGroupVersion.WithResource("servicecidrs").GroupResource()
+	ipAddresses  = networkingv1.SchemeGroupVersion.WithResource("ipaddresses").GroupResource()
+)
 
 // world is an engine whose controller sees the ServiceCIDRs of one test only.
 type world struct {

@@ -43,9 +43,7 @@ func (r *rollout) shrinkOld(ctx context.Context) bool {
 	if wanted(r.old) == 0 {
 		return false
 	}
-	// A ReplicaSet that was small for a moment may have lost what an earlier
-	// status says is available, as when a rollout is taken back.
-	if slices.ContainsFunc(active(r.all), func(rs *appsv1.ReplicaSet) bool { return !isObserved(rs) }) {
+	if slices.ContainsFunc(active(r.all), mayHaveBeenSmaller) {
 		return false
 	}
 	// Replicas of the new one that are not available yet must not be paid for
@@ -62,6 +60,13 @@ func (r *rollout) shrinkOld(ctx context.Context) bool {
 		return int64(replicasOf(rs.Spec.Replicas))
 	})
 	return unhealthy || healthy
+}
+
+// mayHaveBeenSmaller tells whether a ReplicaSet was resized more than once since
+// its status: when a rollout is taken back, it may have been small for a moment,
+// and have lost what the status says is available.
+func mayHaveBeenSmaller(rs *appsv1.ReplicaSet) bool {
+	return rs.Generation-rs.Status.ObservedGeneration > 1
 }
 
 // shrink takes at most budget replicas from the old ReplicaSets, oldest first,

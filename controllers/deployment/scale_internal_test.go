@@ -151,9 +151,9 @@ func TestDistribute_RefreshesAnnotationsOfARightSize(t *testing.T) {
 	}
 }
 
-// unobserved is rs after a change of its size that its controller has not seen.
-func unobserved(rs *appsv1.ReplicaSet) *appsv1.ReplicaSet {
-	rs.Generation, rs.Status.ObservedGeneration = 2, 1
+// unobserved is rs after changes of its size that its controller has not seen.
+func unobserved(changes int64, rs *appsv1.ReplicaSet) *appsv1.ReplicaSet {
+	rs.Generation, rs.Status.ObservedGeneration = 1+changes, 1
 	return rs
 }
 
@@ -177,11 +177,13 @@ func TestShrinkOld(t *testing.T) {
 		"replicas about to go do not count": {rolling(10, "2", "2"),
 			[]*appsv1.ReplicaSet{set("new", 0, 4, 2), set("b", 1, 3, 5), set("c", 2, 5, 5)}, sizes{"new": 4, "b": 3, "c": 3}},
 		"a status of another size tells nothing": {rolling(3, "1", "0"),
-			[]*appsv1.ReplicaSet{unobserved(set("new", 0, 1, 1)), set("b", 1, 3, 3)}, sizes{"new": 1, "b": 3}},
+			[]*appsv1.ReplicaSet{unobserved(2, set("new", 0, 1, 1)), set("b", 1, 3, 3)}, sizes{"new": 1, "b": 3}},
 		"nor does it of an old one": {rolling(3, "1", "0"),
-			[]*appsv1.ReplicaSet{set("new", 0, 2, 2), unobserved(set("b", 1, 2, 2))}, sizes{"new": 2, "b": 2}},
-		"but one that wants no pods matters not": {rolling(3, "1", "0"),
-			[]*appsv1.ReplicaSet{set("new", 0, 1, 1), set("b", 1, 3, 3), unobserved(set("c", 2, 0, 0))}, sizes{"new": 1, "b": 2, "c": 0}},
+			[]*appsv1.ReplicaSet{set("new", 0, 2, 2), unobserved(2, set("b", 1, 2, 2))}, sizes{"new": 2, "b": 2}},
+		"but what was there before one change is there still": {rolling(3, "1", "0"),
+			[]*appsv1.ReplicaSet{unobserved(1, set("new", 0, 1, 1)), unobserved(1, set("b", 1, 3, 4))}, sizes{"new": 1, "b": 2}},
+		"and one that wants no pods matters not": {rolling(3, "1", "0"),
+			[]*appsv1.ReplicaSet{set("new", 0, 1, 1), set("b", 1, 3, 3), unobserved(2, set("c", 2, 0, 0))}, sizes{"new": 1, "b": 2, "c": 0}},
 		"all of them when the new one is done": {rolling(5, "1", "0"),
 			[]*appsv1.ReplicaSet{set("new", 0, 5, 5), set("b", 1, 1, 1), set("c", 2, 1, 0)}, sizes{"new": 5, "b": 0, "c": 0}},
 	} {

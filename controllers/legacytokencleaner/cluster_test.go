@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/wheelhouse-project/wheelhouse/controllers/legacytokencleaner"
 	"github.com/wheelhouse-project/wheelhouse/runtime/controller"
 	"github.com/wheelhouse-project/wheelhouse/schema"
@@ -32,6 +34,22 @@ func TestASecretThatChangesBeforeItsMarkIsNotMarked(t *testing.T) {
 		t.Errorf("writes: %+v", writes)
 	}
 	w.pass()
+	w.marks("s", "")
+}
+
+// A pod that the cache does not show yet keeps its Secret.
+func TestAPodThatIsNotSeenYetKeepsItsSecret(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.account("a", "s", "unused")
+	w.start()
+	w.Proxy.DelayWatches(corev1.Resource("pods"), 2*time.Second)
+	w.pod("p", corev1.PodSpec{Volumes: []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{
+		Secret: &corev1.SecretVolumeSource{SecretName: "s"},
+	}}}})
+	w.secret("s")
+	w.secret("unused")
+	w.passUntil("unused", w.today())
 	w.marks("s", "")
 }
 

@@ -6,6 +6,7 @@
 package legacytokencleaner
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"sync/atomic"
@@ -38,6 +39,9 @@ const (
 	retryMax = time.Hour
 )
 
+// refreshTimeout is how long a pass waits for caches that are behind.
+const refreshTimeout = time.Minute
+
 // Descriptor describes legacy-serviceaccount-token-cleaner-controller.
 func Descriptor() controller.Descriptor {
 	return controller.Descriptor{
@@ -67,8 +71,10 @@ type cleaner struct {
 	secrets  corelisters.SecretLister
 	accounts corelisters.ServiceAccountLister
 	pods     corelisters.PodLister
-	queue    *work.Queue[passKey]
-	section  atomic.Pointer[schema.LegacyServiceAccountTokenCleanerController]
+	// catchUp is informers.Lease.CatchUp.
+	catchUp func(ctx context.Context, since time.Time) error
+	queue   *work.Queue[passKey]
+	section atomic.Pointer[schema.LegacyServiceAccountTokenCleanerController]
 }
 
 // New makes the controller.
@@ -92,6 +98,7 @@ func New(env controller.Env, section *schema.LegacyServiceAccountTokenCleanerCon
 		secrets:  corelisters.NewSecretLister(secrets.Indexer()),
 		accounts: corelisters.NewServiceAccountLister(accounts.Indexer()),
 		pods:     corelisters.NewPodLister(allPods.Indexer()),
+		catchUp:  env.Informers.CatchUp,
 	}
 	c.section.Store(section)
 	c.queue = work.NewQueue(env.Work, work.Options[passKey]{

@@ -36,6 +36,10 @@ func (c *cleaner) pass(ctx context.Context, period time.Duration) error {
 	if err != nil || !tracked {
 		return err
 	}
+	// A pod that uses a Secret, or a use of its token, may be newer than the caches.
+	if err := c.refresh(ctx, now); err != nil {
+		return fmt.Errorf("catch up before token secrets are judged: %w", err)
+	}
 	secrets, err := c.secrets.List(labels.Everything())
 	if err != nil {
 		return fmt.Errorf("list token secrets: %w", err)
@@ -72,6 +76,13 @@ func (c *cleaner) pass(ctx context.Context, period time.Duration) error {
 		c.logger.Info("Unused tokens were cleaned up", "markedInvalid", marked, "deleted", deleted)
 	}
 	return errors.Join(errs...)
+}
+
+// refresh the caches with what the API server holds now.
+func (c *cleaner) refresh(ctx context.Context, now time.Time) error {
+	ctx, cancel := context.WithTimeout(ctx, refreshTimeout)
+	defer cancel()
+	return c.catchUp(ctx, now)
 }
 
 // trackedLongEnough tells whether a token that was used within period is

@@ -26,10 +26,21 @@ func (i *Instance) CatchUp() {
 	}
 }
 
-// keepLease of the life that is about to reconcile.
-func (i *Instance) keepLease(_ context.Context, lease *informers.Lease) error {
+// keepLease of the life that is about to reconcile. As in the daemon, it begins
+// with what the requests that an earlier life was cut off from may have written.
+func (i *Instance) keepLease(ctx context.Context, lease *informers.Lease) error {
+	i.mu.Lock()
+	i.lease = lease
+	aborted := i.aborted
+	i.mu.Unlock()
+	if aborted.IsZero() {
+		return nil
+	}
+	if err := lease.CatchUp(ctx, aborted); err != nil {
+		return err
+	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.lease = lease
+	i.aborted = time.Time{}
 	return nil
 }

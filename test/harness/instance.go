@@ -47,6 +47,9 @@ type Instance struct {
 	running *running
 	// lease of the caches, from the first reconcile on.
 	lease *informers.Lease
+	// aborted is when a life was cut short; zero when none was, or a later one
+	// has seen what came of it.
+	aborted time.Time
 }
 
 // running is one life of a controller.
@@ -225,6 +228,11 @@ func (i *Instance) stop(abort bool) {
 		i.e.t.Errorf("%s has not stopped after %s; goroutines:\n%s", i.descriptor.Name(), stopWithin, stacks)
 		r.giveUp()
 		<-r.done
+	}
+	if abort {
+		i.mu.Lock()
+		i.aborted = time.Now()
+		i.mu.Unlock()
 	}
 	if r.err != nil {
 		i.e.t.Errorf("stop %s: %v", i.descriptor.Name(), r.err)

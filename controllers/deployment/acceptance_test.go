@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"net/http"
 	"slices"
 	"strconv"
 	"sync"
@@ -22,6 +23,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
 
+	"github.com/wheelhouse-project/wheelhouse/test/apiproxy"
 	"github.com/wheelhouse-project/wheelhouse/test/harness"
 )
 
@@ -322,6 +324,40 @@ func TestAcceptance10_HistoryIsBounded(t *testing.T) {
 	c.revisions("web", "4", "5", "6")
 	c.update("web", func(d *appsv1.Deployment) { d.Spec.RevisionHistoryLimit = ptr.To[int32](0) })
 	c.revisions("web", "6")
+}
+
+// An old ReplicaSet that somebody has scaled up by hand is not deleted because
+// the cache shows it without pods.
+func TestAnOldReplicaSetIsDeletedAsItWasSeen(t *testing.T) {
+	t.Parallel()
+	c := start(t)
+	c.create(newDeployment("web", 1))
+	c.runPods(everyPod)
+	c.waitFor("web", "completion", complete)
+	c.update("web", image("2"))
+	c.waitFor("web", "completion", complete)
+	old := ofImage(c.sizes("web", map[string]int32{"1": 0, "2": 1}), "1")
+	c.deployments.CatchUp()
+	release := c.Proxy.HoldWatches(replicaSetResource)
+	defer release()
+	c.patchSet(old.Name, `{"spec":{"replicas":1}}`)
+	c.update("web", func(d *appsv1.Deployment) { d.Spec.RevisionHistoryLimit = ptr.To[int32](0) })
+	deletions := func(code int) int {
+		return len(c.Proxy.Requests(func(r apiproxy.Request) bool {
+			return r.Verb == "delete" && r.Resource == replicaSetResource && r.Code == code
+		}))
+	}
+	harness.Eventually(t, soon, "a refused deletion", func(context.Context) error {
+		if deletions(http.StatusConflict) == 0 {
+			return errors.New("none")
+		}
+		return nil
+	})
+	if deleted := deletions(http.StatusOK); deleted > 0 {
+		t.Errorf("%d replica sets were deleted", deleted)
+	}
+	release()
+	c.revisions("web", "2") // when it has been scaled down again
 }
 
 // revisions waits until the ReplicaSets of a Deployment are these.

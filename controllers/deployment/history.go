@@ -44,9 +44,10 @@ func (r *rollout) cleanUpHistory(ctx context.Context) error {
 		if rs.Status.Replicas != 0 || replicasOf(rs.Spec.Replicas) != 0 || !isObserved(rs) {
 			continue
 		}
-		uid := rs.UID
+		// One that somebody has given pods meanwhile is another version; its event brings the key back.
+		uid, version := rs.UID, rs.ResourceVersion
 		err := r.client.AppsV1().ReplicaSets(rs.Namespace).
-			Delete(ctx, rs.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}})
+			Delete(ctx, rs.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &version}})
 		if err != nil && !notfound.ByAPIServer(err) && !apierrors.IsConflict(err) {
 			return fmt.Errorf("delete old replica set %s: %w", rs.Name, err)
 		}

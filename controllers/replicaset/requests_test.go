@@ -68,7 +68,8 @@ func TestNothingIsWrittenWithoutNeed(t *testing.T) {
 	c.controller.Restart()
 	c.touch("web")
 	c.setPodStatus(c.waitForPods("web", 2)[0].Name, restarts(1))
-	// What comes last is seen last.
+	c.controller.CatchUp()
+	// What comes last is done last.
 	c.create(newReplicaSet("last", 1))
 	c.waitForStatus("last", "one replica", counts(1, 0, 0))
 	if after := c.Writes(podResource); !slices.Equal(before, after[:len(before)]) || len(after) != len(before)+1 {

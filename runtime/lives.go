@@ -30,14 +30,14 @@ func (m *Manager) newLife(name string, section schema.Section, cfg *schema.Contr
 		return nil, fmt.Errorf("make the clients of %s: %w", name, err)
 	}
 	m.clients.SetControllerLimits(name, section.Base().Client)
-	aborted, unfinished := m.past.of(name)
+	aborted, memory := m.past.of(name)
 	l, err := life.New(life.Options{
 		Descriptor:         descriptor,
 		Section:            section,
 		Config:             cfg,
 		Clients:            clients,
 		Marks:              marks,
-		Unfinished:         unfinished,
+		Memory:             memory,
 		Pool:               m.pool,
 		Discovery:          m.discovery,
 		Events:             m.events.Recorder(descriptor.EventComponent()),
@@ -156,12 +156,12 @@ func (l *watchedLife) ApplyLive(section schema.Section) {
 type pastLives struct {
 	mu sync.Mutex
 	// aborts are when reconciles were last cancelled.
-	aborts     map[string]time.Time
-	unfinished map[string]*work.Unfinished
+	aborts   map[string]time.Time
+	memories map[string]*controller.Memory
 }
 
 func newPastLives() *pastLives {
-	return &pastLives{aborts: map[string]time.Time{}, unfinished: map[string]*work.Unfinished{}}
+	return &pastLives{aborts: map[string]time.Time{}, memories: map[string]*controller.Memory{}}
 }
 
 func (p *pastLives) aborted(name string, at time.Time) {
@@ -171,13 +171,13 @@ func (p *pastLives) aborted(name string, at time.Time) {
 }
 
 // of a controller. The time is zero when nothing was cancelled.
-func (p *pastLives) of(name string) (aborted time.Time, unfinished *work.Unfinished) {
+func (p *pastLives) of(name string) (aborted time.Time, memory *controller.Memory) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.unfinished[name] == nil {
-		p.unfinished[name] = &work.Unfinished{}
+	if p.memories[name] == nil {
+		p.memories[name] = &controller.Memory{}
 	}
-	return p.aborts[name], p.unfinished[name]
+	return p.aborts[name], p.memories[name]
 }
 
 // panicCounter counts panics by controller.

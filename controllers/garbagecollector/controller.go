@@ -87,7 +87,7 @@ func New(env controller.Env, section *schema.GarbageCollectorController) (*contr
 		clock:      env.Clock,
 		client:     env.Metadata,
 		events:     env.Events,
-		graph:      newGraph(env.Clock.Now),
+		graph:      newGraph(env.Clock.Now, controller.Recall(env.Memory, newOrphanings)),
 		waiting:    expiring.NewLRUExpireCacheWithClock(waitingEntries, env.Clock),
 		syncErrors: syncErrors,
 	}

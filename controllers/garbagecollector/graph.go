@@ -14,6 +14,11 @@ import (
 // released, for those dependents that show up only afterwards.
 const rememberedOrphanings = 10_000
 
+// orphanings outlive restarts: a dependent may show up in the next life.
+type orphanings struct{ *lru.Cache }
+
+func newOrphanings() *orphanings { return &orphanings{lru.New(rememberedOrphanings)} }
+
 // graph of owners and dependents, by UID. Event handlers change it, workers
 // read it and add which owners are verified to be absent; each call takes the lock.
 //
@@ -29,11 +34,11 @@ type graph struct {
 	// observations is the number of events so far.
 	observations int64
 
-	orphaned *lru.Cache
+	orphaned *orphanings
 }
 
-func newGraph(now func() time.Time) *graph {
-	return &graph{now: now, nodes: map[types.UID]*node{}, orphaned: lru.New(rememberedOrphanings)}
+func newGraph(now func() time.Time, known *orphanings) *graph {
+	return &graph{now: now, nodes: map[types.UID]*node{}, orphaned: known}
 }
 
 // observe an object that was added or changed.

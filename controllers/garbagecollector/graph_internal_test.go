@@ -146,7 +146,7 @@ func TestWhatIsLookedAtWhenTheGraphChanges(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			g := newGraph(time.Now)
+			g := newGraph(time.Now, newOrphanings())
 			for _, change := range test.before {
 				change(g)
 			}
@@ -182,7 +182,7 @@ func TestTheOrderOfEventsDoesNotMatter(t *testing.T) {
 		histories, last := randomHistories(random)
 		var want map[types.UID]string
 		for order := range 4 {
-			g := newGraph(func() time.Time { return time.Time{} })
+			g := newGraph(func() time.Time { return time.Time{} }, newOrphanings())
 			var told held
 			for next := slices.Clone(histories); len(next) > 0; {
 				i := random.IntN(len(next))
@@ -288,7 +288,7 @@ func describe(t *testing.T, g *graph) map[types.UID]string {
 
 func TestDOTShowsWhatIsConnected(t *testing.T) {
 	t.Parallel()
-	g := newGraph(time.Now)
+	g := newGraph(time.Now, newOrphanings())
 	g.observe(thing("owner"))
 	g.observe(thing("child", to("owner"), to("virtual")))
 	g.observe(thing("alone"))

@@ -239,17 +239,25 @@ func TestAnOwnerWaitsUntilAllItsDependentsAreKnown(t *testing.T) {
 
 func TestDependentsThatShowUpAfterOrphaningAreReleased(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.start()
-	w.ready()
-	show := w.engine.Proxy.HoldWatches(secrets.GroupResource())
-	owner := w.configMap("owner")
-	w.secret("child", ownedBy(configMapRef(owner), nil))
-	w.delete(configMaps, "owner", metav1.DeletePropagationOrphan)
-	w.gone(configMaps, "owner")
-	show()
-	w.owners(secrets, "child")
-	w.stays(2*time.Second, secrets, "child")
+	for _, restart := range []bool{false, true} {
+		t.Run(fmt.Sprint("restart ", restart), func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.start()
+			w.ready()
+			show := w.engine.Proxy.HoldWatches(secrets.GroupResource())
+			owner := w.configMap("owner")
+			w.secret("child", ownedBy(configMapRef(owner), nil))
+			w.delete(configMaps, "owner", metav1.DeletePropagationOrphan)
+			w.gone(configMaps, "owner")
+			if restart {
+				w.instance.Restart()
+			}
+			show()
+			w.owners(secrets, "child")
+			w.stays(2*time.Second, secrets, "child")
+		})
+	}
 }
 
 // A 404 that no API server has given proves nothing: what was to be done is tried again.

@@ -107,6 +107,8 @@ type Env struct {
 	Work *work.Group
 	// Events records events whose source component is Descriptor.EventComponent.
 	Events record.EventRecorder
+	// Memory outlives restarts. May be nil: use Recall.
+	Memory *Memory
 	// Metrics is the controller's registry, which outlives restarts: use
 	// telemetry.Register, which returns the collector registered before.
 	Metrics prometheus.Registerer

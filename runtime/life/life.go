@@ -37,8 +37,8 @@ type Options struct {
 	// which outlives the life.
 	Clients client.Clients
 	Marks   *client.Marks
-	// Unfinished keys of the last life, which outlives the life too. Default: nil.
-	Unfinished *work.Unfinished
+	// Memory outlives the life too. Default: nil, nothing is remembered.
+	Memory *controller.Memory
 	// Pool lends the informers.
 	Pool *informers.Pool
 	// Discovery knows the served resources. May be nil for controllers that do not ask it.
@@ -100,7 +100,7 @@ func New(o Options) (*Life, error) {
 		DeleteMetrics:   o.DeleteQueueMetrics,
 		Marks:           marksOf,
 		Reached:         l.lease.Reached,
-		Unfinished:      o.Unfinished,
+		Unfinished:      controller.Recall(o.Memory, func() *work.Unfinished { return &work.Unfinished{} }),
 		Refused:         func(err error) bool { return errors.Is(err, client.ErrFenced) },
 	})
 	l.workers.Store(int64(o.Section.Base().Workers))
@@ -125,6 +125,7 @@ func (l *Life) construct() (err error) {
 		Discovery:      l.o.Discovery,
 		Work:           l.group,
 		Events:         l.o.Events,
+		Memory:         l.o.Memory,
 		Metrics:        l.o.Metrics,
 		FeatureEnabled: func(gate string) bool { return schema.FeatureEnabled(l.o.Config, gate) },
 		Cluster:        l.o.Config.Cluster,

@@ -60,7 +60,7 @@ type Queue[K comparable] struct {
 	workers int
 	closed  bool
 	// running keys, since when.
-	running     map[K]time.Time
+	running map[K]time.Time
 	// cancelled keys were given up in the middle of their reconcile.
 	cancelled   []K
 	lastError   string

@@ -36,7 +36,7 @@ type Instance struct {
 	descriptor controller.Descriptor
 	clients    client.Clients
 	marks      *client.Marks
-	unfinished work.Unfinished
+	memory     controller.Memory
 
 	// operating is held by the operation under way, so that they may be
 	// called from several goroutines.
@@ -114,7 +114,7 @@ func (i *Instance) start() {
 		Config:     i.e.config,
 		Clients:    i.clients,
 		Marks:      i.marks,
-		Unfinished: &i.unfinished,
+		Memory:     &i.memory,
 		Pool:       i.e.pool,
 		Discovery:  i.e.discovery,
 		Events:     i.e.events.Recorder(i.descriptor.EventComponent()),

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -301,7 +302,7 @@ func TestReloadsAtAnyMomentChangeNothing(t *testing.T) {
 	}
 }
 
-func TestAnUnansweredCreateIsNoHarm(t *testing.T) {
+func TestAnUnansweredCreateIsNotRepeated(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	controller := w.Start(Descriptor(), nil)
@@ -322,16 +323,45 @@ func TestAnUnansweredCreateIsNoHarm(t *testing.T) {
 	close(aborted)
 	account := w.account(namespace, "")
 
-	controller.Start()
-	harness.Eventually(t, within, "second attempt", func(context.Context) error {
-		attempts := w.attempts(namespace)
-		if len(attempts) != 2 || attempts[1].Code != http.StatusConflict {
-			return fmt.Errorf("attempts: %+v", attempts)
-		}
-		return nil
-	})
+	started := make(chan struct{})
+	go func() {
+		defer close(started)
+		controller.Start()
+	}()
 	release()
+	<-started
 	w.settled()
+	if now := w.account(namespace, ""); now.UID != account.UID {
+		t.Error("the account was replaced")
+	}
+	if attempts := w.attempts(namespace); len(attempts) != 1 {
+		t.Errorf("attempts: %+v", attempts)
+	}
+}
+
+// Somebody else makes the account in the same moment.
+func TestAnAccountThatIsThereAlreadyIsNoError(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	var first sync.Once
+	w.Proxy.Before(func(r apiproxy.Request) {
+		if r.Verb == "create" && r.Resource == serviceAccounts.GroupResource() && r.Namespace != metav1.NamespaceSystem {
+			first.Do(func() {
+				_, err := w.Admin.CoreV1().ServiceAccounts(r.Namespace).Create(t.Context(),
+					&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: accountName}}, metav1.CreateOptions{})
+				if err != nil {
+					t.Error(err)
+				}
+			})
+		}
+	})
+	controller := w.Start(Descriptor(), nil)
+	namespace := w.namespace()
+	account := w.account(namespace, "")
+	w.settled()
+	if attempts := w.attempts(namespace); len(attempts) != 1 || attempts[0].Code != http.StatusConflict {
+		t.Errorf("attempts: %+v", attempts)
+	}
 	if now := w.account(namespace, ""); now.UID != account.UID {
 		t.Error("the account was replaced")
 	}

@@ -16,13 +16,12 @@ import (
 )
 
 const (
-	jobs, completions  = 100, 20
-	rolloutNodes       = 50
-	cronJobs           = 500
-	workloadWithin     = 10 * time.Minute
-	workloadPoll       = 100 * time.Millisecond
-	newImage           = "example.com/app:2"
-	templateImagePatch = `{"spec":{"template":{"spec":{"containers":[{"name":"c","image":"` + newImage + `"}]}}}}`
+	jobs, completions = 100, 20
+	rolloutNodes      = 50
+	rollouts          = 5
+	cronJobs          = 500
+	workloadWithin    = 10 * time.Minute
+	workloadPoll      = 100 * time.Millisecond
 )
 
 func podTemplate(labels map[string]string) corev1.PodTemplateSpec {
@@ -48,9 +47,27 @@ func await(b *testing.B, what string, condition func(context.Context) (bool, err
 // compareWork measures w on the daemon and on a peer without limits.
 func compareWork(b *testing.B, w workload) {
 	b.Helper()
-	ours := measureDaemon(b, w)
-	compare(w.what+"; peer without limits", ours, measurePeer(b, "peer", w, withoutLimits...))
+	ours, theirs := inTurn(
+		func() requests { return measureDaemon(b, w) },
+		func() requests { return measurePeer(b, "peer", w, withoutLimits...) },
+	)
+	compare(w.what+"; peer without limits", ours, theirs)
 	results.write(b)
+}
+
+// rolloutsOf gives all pods a new image, several times one after the other, and
+// returns since when. rolledOut waits until none is left with the one before.
+func rolloutsOf(b *testing.B, patch func(context.Context, []byte) error, rolledOut func()) time.Time {
+	b.Helper()
+	since := time.Now()
+	for i := range rollouts {
+		image := fmt.Sprintf(`{"spec":{"template":{"spec":{"containers":[{"name":"c","image":"example.com/app:%d"}]}}}}`, i+2)
+		if err := patch(b.Context(), []byte(image)); err != nil {
+			b.Fatal(err)
+		}
+		rolledOut()
+	}
+	return since
 }
 
 func BenchmarkJobs(b *testing.B) {
@@ -100,7 +117,7 @@ func BenchmarkStatefulSetRollout(b *testing.B) {
 		})
 	}
 	compareWork(b, workload{
-		what:  fmt.Sprintf("rollout of a StatefulSet of %d pods", rolloutNodes),
+		what:  fmt.Sprintf("%d rollouts of a StatefulSet of %d pods", rollouts, rolloutNodes),
 		nodes: rolloutNodes,
 		prepare: func(b *testing.B, client kubernetes.Interface, namespace string) {
 			b.Helper()
@@ -120,14 +137,10 @@ func BenchmarkStatefulSetRollout(b *testing.B) {
 		},
 		run: func(b *testing.B, client kubernetes.Interface, namespace string) time.Time {
 			b.Helper()
-			since := time.Now()
-			_, err := client.AppsV1().StatefulSets(namespace).
-				Patch(b.Context(), "db", types.StrategicMergePatchType, []byte(templateImagePatch), metav1.PatchOptions{})
-			if err != nil {
-				b.Fatal(err)
-			}
-			updated(b, client, namespace)
-			return since
+			return rolloutsOf(b, func(ctx context.Context, image []byte) error {
+				_, err := client.AppsV1().StatefulSets(namespace).Patch(ctx, "db", types.StrategicMergePatchType, image, metav1.PatchOptions{})
+				return err
+			}, func() { updated(b, client, namespace) })
 		},
 	})
 }
@@ -145,7 +158,7 @@ func BenchmarkDaemonSetRollout(b *testing.B) {
 		})
 	}
 	compareWork(b, workload{
-		what:  fmt.Sprintf("rollout of a DaemonSet on %d nodes", rolloutNodes),
+		what:  fmt.Sprintf("%d rollouts of a DaemonSet on %d nodes", rollouts, rolloutNodes),
 		nodes: rolloutNodes,
 		prepare: func(b *testing.B, client kubernetes.Interface, namespace string) {
 			b.Helper()
@@ -161,14 +174,10 @@ func BenchmarkDaemonSetRollout(b *testing.B) {
 		},
 		run: func(b *testing.B, client kubernetes.Interface, namespace string) time.Time {
 			b.Helper()
-			since := time.Now()
-			_, err := client.AppsV1().DaemonSets(namespace).
-				Patch(b.Context(), "agent", types.StrategicMergePatchType, []byte(templateImagePatch), metav1.PatchOptions{})
-			if err != nil {
-				b.Fatal(err)
-			}
-			updated(b, client, namespace)
-			return since
+			return rolloutsOf(b, func(ctx context.Context, image []byte) error {
+				_, err := client.AppsV1().DaemonSets(namespace).Patch(ctx, "agent", types.StrategicMergePatchType, image, metav1.PatchOptions{})
+				return err
+			}, func() { updated(b, client, namespace) })
 		},
 	})
 }

@@ -26,6 +26,10 @@ import (
 	"github.com/wheelhouse-project/wheelhouse/schema"
 )
 
+// outgrownMin keys more than twice those of the start are no reason yet to make
+// a standby anew.
+const outgrownMin = 1000
+
 // Options of a life. Descriptor, Section, Config, Clients, Marks, Pool, Events
 // and Metrics are required.
 type Options struct {
@@ -70,6 +74,8 @@ type Life struct {
 	ready      chan struct{}
 	workers    atomic.Int64
 	failed     chan error
+	// keys that waited when the caches had synced, while the life stands by; else 0.
+	keys atomic.Int64
 }
 
 // New makes the controller without running it. Run must be called, and gives
@@ -203,11 +209,13 @@ func (l *Life) awaitCaches(ctx context.Context, lead <-chan struct{}) error {
 	if err := l.lease.WaitForSync(ctx, nil); err != nil {
 		return fmt.Errorf("wait for caches: %w", err)
 	}
+	l.keys.Store(int64(1 + l.group.Status().Depth))
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-lead:
 	}
+	l.keys.Store(0)
 	if err := l.lease.WaitForSync(ctx, l.o.Marks.Snapshot()); err != nil {
 		return fmt.Errorf("wait for caches to hold own writes: %w", err)
 	}
@@ -257,6 +265,9 @@ func (l *Life) fail(err error) {
 
 // takeBack ends the queues, then the handlers, which must leave last.
 func (l *Life) takeBack(workCtx context.Context) {
+	if l.Outgrown() {
+		l.group.Discard() // or the next life would be as large
+	}
 	err := l.group.Drain(workCtx)
 	if err != nil {
 		// The supervisor keeps the controller stuck until Run returns.
@@ -264,6 +275,14 @@ func (l *Life) takeBack(workCtx context.Context) {
 		<-l.group.Done()
 	}
 	l.lease.Release()
+}
+
+// Outgrown implements supervisor.Life. While the life stands by, nothing takes
+// keys from its queues, not even those of objects that are gone by then. So a
+// standby is outgrown when far more keys wait than there were objects at first.
+func (l *Life) Outgrown() bool {
+	keys := l.keys.Load()
+	return keys > 0 && int64(l.group.Status().Depth) > 2*keys+outgrownMin
 }
 
 // Ready implements supervisor.Life.

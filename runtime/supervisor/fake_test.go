@@ -53,6 +53,8 @@ type behaviour struct {
 	// long it ignores the end of the work context.
 	drains, outlives time.Duration
 	runErr           error
+	// outgrown is said of the first life only.
+	outgrown bool
 }
 
 // world is where the fake lives are, and checks what must never be.
@@ -223,6 +225,12 @@ func (l *fakeLife) ApplyLive(section schema.Section) {
 	defer l.world.mu.Unlock()
 	l.live = *section.(*fakeSection)
 	l.applied++
+}
+
+func (l *fakeLife) Outgrown() bool {
+	l.world.mu.Lock()
+	defer l.world.mu.Unlock()
+	return l.world.behaviour[l.name].outgrown && l.world.made[l.name] == 1
 }
 
 func (l *fakeLife) Work() work.Status {

@@ -36,7 +36,10 @@ type Life interface {
 	// ApplyLive takes a section that differs in live fields, client and
 	// workers only. One call at a time.
 	ApplyLive(section schema.Section)
-	// Work, Informers and Handler may be called at any time, concurrently.
+	// Outgrown tells that a life which does not reconcile yet keeps much more
+	// work than there is to do, so that a new one would be smaller.
+	Outgrown() bool
+	// Outgrown, Work, Informers and Handler may be called at any time, concurrently.
 	Work() work.Status
 	Informers() []string
 	// Handler may return nil.

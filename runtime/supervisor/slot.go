@@ -14,6 +14,9 @@ import (
 	"github.com/wheelhouse-project/wheelhouse/runtime/controller"
 )
 
+// standbyCheck is how often a standby is asked whether it has outgrown its work.
+const standbyCheck = time.Minute
+
 // slot is the place of one controller. Its goroutine looks at what is wanted and at
 // what there is, does the next thing that brings one closer to the other, and
 // waits for something to happen. It never blocks on a controller.
@@ -247,6 +250,8 @@ func (s *slot) mustStop(in *instance) (reason string, cause error) {
 		return d.unavailable, ErrStop
 	case !d.leading && !d.warm():
 		return "leaderElection.standby is cold", ErrStop
+	case !in.led && !d.leading && in.life != nil && in.life.Outgrown():
+		return "most of what it keeps to be done is for objects that are gone", ErrStop
 	case in.cfg != d.cfg:
 		if delta := compare(s.descriptor, in.cfg, d.cfg); len(delta.restart) > 0 {
 			return "restarts for " + join(delta.restart), ErrStop
@@ -388,7 +393,7 @@ func (s *slot) stepAlive(in *instance, now time.Time) progress {
 	switch {
 	case !in.led:
 		s.publish(Standby, "is ready to take over")
-		return progress{settled: adjusted}
+		return progress{settled: adjusted, wake: now.Add(standbyCheck)}
 	case in.readyAt.IsZero():
 		s.publish(Starting, "waits for its caches")
 		return progress{}

@@ -198,6 +198,33 @@ func TestWarmStandbyIsReadyButDoesNotReconcile(t *testing.T) {
 	})
 }
 
+func TestStandbyThatHasOutgrownItsWorkIsMadeAnew(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, f *fixture) {
+		f.edit(nil)
+		f.expectStates(Standby, Standby, Standby)
+		life, other := f.life(a), f.life(b)
+		f.set(a, behaviour{outgrown: true})
+		time.Sleep(2 * time.Minute)
+		f.expectStates(Standby, Standby, Standby)
+		if now := f.life(a); now == nil || now == life || !errors.Is(life.now().cause, ErrStop) {
+			t.Errorf("the standby is %p, was %p, and ended with %v", now, life, life.now().cause)
+		}
+		if f.life(b) != other {
+			t.Error("another standby was made anew as well")
+		}
+
+		// Who leads does the work instead.
+		f.lead(true)
+		f.expectStates(Running, Running, Running)
+		f.set(b, behaviour{outgrown: true})
+		time.Sleep(2 * time.Minute)
+		f.expectStates(Running, Running, Running)
+		if f.life(b) != other {
+			t.Error("a running controller was made anew")
+		}
+	})
+}
+
 func TestColdStandbyHasNoLives(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, f *fixture) {
 		_, settled := f.edit(func(cfg *schema.ControllerManagerConfiguration) {

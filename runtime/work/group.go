@@ -37,8 +37,8 @@ type GroupOptions struct {
 	// resource is at least as new as resourceVersion.
 	Marks   Marks
 	Reached func(resource schema.GroupResource, resourceVersion string) bool
-	// Unfinished keys of the controller's last group are live ones in this one,
-	// which leaves its own there. Default: nil, none are known.
+	// Unfinished keys of the controller's last group are added to the queues of
+	// their names, which leave their own there. Default: nil, none are known.
 	Unfinished *Unfinished
 	// Refused tells that a reconcile failed because this process may not write
 	// at present. That is no fault of the key, and not logged as one. May be nil.
@@ -61,6 +61,7 @@ type Group struct {
 	workers int
 	started bool
 	closed  bool
+	discard bool
 	// ctx of the reconciles, from Start on.
 	ctx        context.Context
 	cancel     context.CancelFunc
@@ -176,7 +177,16 @@ func (g *Group) fail(err *PanicError) {
 // further keys then; it must be drained still.
 func (g *Group) Failed() <-chan error { return g.failed }
 
-// Drain takes no further keys from now on; keys that wait are dropped.
+// Discard lets the group forget its keys when it is drained, instead of leaving
+// them to the next group as Unfinished. To be called before Drain.
+func (g *Group) Discard() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.discard = true
+}
+
+// Drain takes no further keys from now on; keys that wait are left to the next
+// group, if there is GroupOptions.Unfinished, and dropped otherwise.
 // Reconciles under way finish with a live context until ctx ends, and are
 // cancelled then. It returns when all have ended, or with a *StuckError when
 // some have not StuckAfter after their cancellation. It may be called again.
@@ -206,12 +216,14 @@ func (g *Group) Drain(ctx context.Context) error {
 func (g *Group) finish() {
 	g.goroutines.Wait()
 	g.mu.Lock()
-	stopFollow, cancel := g.stopFollow, g.cancel
+	stopFollow, cancel, discard := g.stopFollow, g.cancel, g.discard
 	g.mu.Unlock()
 	stopFollow()
 	cancel()
 	for _, q := range g.allQueues() {
-		q.leave()
+		if !discard {
+			q.leave()
+		}
 		if g.options.DeleteMetrics != nil {
 			g.options.DeleteMetrics(q.name())
 		}

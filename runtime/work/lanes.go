@@ -33,6 +33,8 @@ type lanes[K comparable] struct {
 	overtaken int
 	// taken was handed out and has not begun yet; nil when there is none.
 	taken *entry[K]
+	// toNext gets the live keys that come too late for the workqueue; nil before leave.
+	toNext func(keys map[K]struct{})
 }
 
 type lane bool
@@ -58,6 +60,12 @@ var _ workqueue.Queue[string] = (*lanes[string])(nil)
 func (l *lanes[K]) willAdd(key K, to lane) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.toNext != nil {
+		if to == liveLane {
+			l.toNext(map[K]struct{}{key: {}})
+		}
+		return
+	}
 	if earlier, ok := l.noted[key]; ok && earlier == liveLane {
 		return
 	}
@@ -130,15 +138,22 @@ func (l *lanes[K]) begun() {
 	l.taken = nil
 }
 
-// waitingLive returns the keys of the live lane.
-func (l *lanes[K]) waitingLive() map[K]struct{} {
+// leave gives toNext the keys of the live lane, and those noted for it, which the
+// workqueue took no more as it was shut down. Later ones get there at once.
+func (l *lanes[K]) leave(toNext func(keys map[K]struct{})) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.toNext = toNext
 	keys := make(map[K]struct{}, l.live.Len())
 	for element := l.live.Front(); element != nil; element = element.Next() {
 		keys[element.Value.(*entry[K]).key] = struct{}{}
 	}
-	return keys
+	for key, to := range l.noted {
+		if to == liveLane {
+			keys[key] = struct{}{}
+		}
+	}
+	toNext(keys)
 }
 
 func (l *lanes[K]) list(of lane) *list.List {

@@ -40,7 +40,7 @@ type ObjectName = cache.ObjectName
 // Queue hands keys to reconciles. A key is never reconciled twice at once.
 //
 // Keys may be added before the group starts; they wait. After it was drained,
-// or has failed, additions are dropped.
+// or has failed, additions are left to the next group (GroupOptions.Unfinished).
 type Queue[K comparable] struct {
 	group   *Group
 	options Options[K]
@@ -61,8 +61,8 @@ type Queue[K comparable] struct {
 	closed  bool
 	// running keys, since when.
 	running map[K]time.Time
-	// cancelled keys were given up in the middle of their reconcile.
-	cancelled   []K
+	// undone keys were taken last without success, and wait for another try.
+	undone      map[K]struct{}
 	lastError   string
 	lastErrorAt time.Time
 }
@@ -82,6 +82,7 @@ func NewQueue[K comparable](g *Group, o Options[K]) *Queue[K] {
 		lanes:   newLanes[K](g.options.Clock.Now),
 		limiter: o.Limiter,
 		running: map[K]time.Time{},
+		undone:  map[K]struct{}{},
 	}
 	q.freed = sync.NewCond(&q.mu)
 
@@ -102,24 +103,23 @@ func NewQueue[K comparable](g *Group, o Options[K]) *Queue[K] {
 			Clock: g.options.Clock, Queue: typed, Logger: &klogger,
 		})
 	}
+	for key := range takeUnfinished[K](g.options.Unfinished, o.Name) {
+		q.Add(key)
+	}
 	g.add(q)
 	return q
 }
 
-// Add adds key now.
+// Add adds key now. It is reconciled whatever restarts come between.
 func (q *Queue[K]) Add(key K) {
 	q.lanes.willAdd(key, liveLane)
 	q.queue.Add(key)
 }
 
-// AddInitial adds key now, behind keys of live events; for initial lists. One
-// that the controller's last group left undone is not put behind them.
+// AddInitial adds key now, behind keys of live events and those that the
+// controller's last group left undone; for initial lists.
 func (q *Queue[K]) AddInitial(key K) {
-	to := initialLane
-	if u := q.group.options.Unfinished; u != nil && takeUnfinished(u, q.options.Name, key) {
-		to = liveLane
-	}
-	q.lanes.willAdd(key, to)
+	q.lanes.willAdd(key, initialLane)
 	q.queue.Add(key)
 }
 
@@ -132,7 +132,8 @@ func (q *Queue[K]) AddEvent(key K, isInInitialList bool) {
 	}
 }
 
-// AddAfter adds key after d; of several waits for a key the earliest counts.
+// AddAfter adds key after d; of several waits for a key the earliest counts. The
+// wait ends with the group.
 func (q *Queue[K]) AddAfter(key K, d time.Duration) { q.queue.AddAfter(key, d) }
 
 // AddRateLimited adds key after its back-off, as a failed reconcile does.
@@ -180,9 +181,11 @@ func (q *Queue[K]) begin(ctx context.Context, key K) bool {
 	begun := q.awaitWorkerLocked(ctx)
 	q.lanes.begun()
 	if !begun {
+		q.undone[key] = struct{}{}
 		q.queue.Done(key)
 		return false
 	}
+	delete(q.undone, key)
 	q.running[key] = q.group.options.Clock.Now()
 	return true
 }
@@ -221,30 +224,26 @@ func (q *Queue[K]) close() {
 	}
 }
 
-// leave tells the next group what this queue has not done. No worker runs any more.
+// leave tells the next group what this queue has not done. No worker runs any
+// more; handlers may, and what they add from now on is told at once.
 func (q *Queue[K]) leave() {
-	u := q.group.options.Unfinished
-	if u == nil {
-		return
-	}
-	keys := q.lanes.waitingLive()
+	leave := func(keys map[K]struct{}) { leaveUnfinished(q.group.options.Unfinished, q.options.Name, keys) }
+	q.lanes.leave(leave)
 	q.mu.Lock()
-	for _, key := range q.cancelled {
-		keys[key] = struct{}{}
-	}
+	undone := q.undone
+	q.undone = nil
 	q.mu.Unlock()
+	leave(undone)
 	if q.marks != nil {
-		for _, key := range q.marks.putOff() {
-			keys[key] = struct{}{}
-		}
+		leave(q.marks.putOff())
 	}
-	leaveUnfinished(u, q.options.Name, keys)
 }
 
-func (q *Queue[K]) addCancelled(key K) {
+// addUndone remembers key, whose reconcile has failed or was given up.
+func (q *Queue[K]) addUndone(key K) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.cancelled = append(q.cancelled, key)
+	q.undone[key] = struct{}{}
 }
 
 func (q *Queue[K]) setLastError(text string) {

@@ -101,9 +101,9 @@ func (q *Queue[K]) settle(ctx context.Context, key K, result Result, err error) 
 		}
 		return
 	}
+	q.addUndone(key)
 	if ctx.Err() != nil {
 		// The reconcile was given up; the next one to lead, or to start, does it again.
-		q.addCancelled(key)
 		q.logger.Log(ctx, levelDetail, "Reconcile was cancelled", "key", fmt.Sprint(key), "err", err)
 		return
 	}

@@ -111,13 +111,13 @@ func (m *marks[K]) record(key K, written map[schema.GroupResource]string) {
 }
 
 // putOff returns the keys that wait for a cache.
-func (m *marks[K]) putOff() []K {
+func (m *marks[K]) putOff() map[K]struct{} {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	var keys []K
+	keys := map[K]struct{}{}
 	for key, known := range m.byKey {
 		if !known.since.IsZero() {
-			keys = append(keys, key)
+			keys[key] = struct{}{}
 		}
 	}
 	return keys

@@ -1,22 +1,30 @@
 package work
 
-import "sync"
+import (
+	"maps"
+	"sync"
+)
 
-// Unfinished remembers which keys of live events the last group of a controller
-// left undone, so that the next one does not put them behind everything that
-// its initial lists bring. It outlives groups; the zero value is empty.
+// Unfinished remembers which keys the last group of a controller left undone,
+// apart from those that only an initial list had brought, which the next one's
+// brings again. So nothing is lost of what concerns an object that is gone, and
+// the others need not wait behind the initial lists. It outlives groups; the
+// zero value is empty.
 type Unfinished struct {
 	mu sync.Mutex
 	// byQueue has sets of keys, each a map[K]struct{} of the queue's own K.
 	byQueue map[string]any
 }
 
-// leaveUnfinished replaces what is remembered of a queue.
+// leaveUnfinished adds to what is remembered of a queue.
 func leaveUnfinished[K comparable](u *Unfinished, queue string, keys map[K]struct{}) {
+	if u == nil || len(keys) == 0 {
+		return
+	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if len(keys) == 0 {
-		delete(u.byQueue, queue)
+	if remembered, ok := u.byQueue[queue].(map[K]struct{}); ok {
+		maps.Copy(remembered, keys)
 		return
 	}
 	if u.byQueue == nil {
@@ -25,18 +33,17 @@ func leaveUnfinished[K comparable](u *Unfinished, queue string, keys map[K]struc
 	u.byQueue[queue] = keys
 }
 
-// takeUnfinished tells whether key was left undone, and forgets it.
-func takeUnfinished[K comparable](u *Unfinished, queue string, key K) bool {
+// takeUnfinished returns what is remembered of a queue, and forgets it.
+func takeUnfinished[K comparable](u *Unfinished, queue string) map[K]struct{} {
+	if u == nil {
+		return nil
+	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	keys, ok := u.byQueue[queue].(map[K]struct{})
 	if !ok {
-		return false
+		return nil
 	}
-	_, found := keys[key]
-	delete(keys, key)
-	if len(keys) == 0 {
-		delete(u.byQueue, queue)
-	}
-	return found
+	delete(u.byQueue, queue)
+	return keys
 }

@@ -13,6 +13,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	discovery "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
@@ -466,6 +467,32 @@ func TestAcceptance15_HintsFollowTheNodes(t *testing.T) {
 		" Insufficient Node information: allocatable CPU or zone not specified on one or more nodes, addressType: IPv4")
 	c.ChangeNode("n2", fixture.NodeReady(v1.ConditionTrue))
 	c.await("web", "the hints without any event of a pod or service", shared)
+}
+
+// Hints that the shares of the zones do not allow are given when they come to allow
+// them, though there are as many zones as before.
+func TestHintsFollowTheSharesOfTheZones(t *testing.T) {
+	t.Parallel()
+	c := start(t)
+	c.MakeNode("n3", "c")
+	allocatable := func(cpu string) func(*v1.Node) {
+		return func(node *v1.Node) { node.Status.Allocatable = v1.ResourceList{v1.ResourceCPU: resource.MustParse(cpu)} }
+	}
+	for node, cpu := range map[string]string{"n1": "16", "n2": "1", "n3": "1"} {
+		c.ChangeNode(node, allocatable(cpu))
+	}
+	for i := range 3 {
+		c.MakePod(fmt.Sprint("p", i), "web", ips(i), c.OnNode(fmt.Sprint("n", 1+i)))
+	}
+	c.Idle(c.controller)
+	c.MakeService("web", annotation(v1.AnnotationTopologyMode, "Auto"))
+	c.await("web", "no hints", both(total(3, 1, 100), hinted(map[string]int{})))
+	c.AwaitEvent("web", "TopologyAwareHintsDisabled", "Warning "+component+" Unable to allocate minimum required endpoints "+
+		"to each zone without exceeding overload threshold (3 endpoints, 3 zones), addressType: IPv4")
+	for _, node := range []string{"n1", "n2", "n3"} {
+		c.ChangeNode(node, allocatable("4"))
+	}
+	c.await("web", "a hint for each zone", both(total(3, 1, 100), hinted(map[string]int{"a": 1, "b": 1, "c": 1})))
 }
 
 func TestAcceptance16_TrafficDistribution(t *testing.T) {

@@ -96,8 +96,8 @@ type sliceController struct {
 	// nodesKnown is done when the topology has seen the nodes.
 	nodesKnown sync.Once
 	showing    sync.Mutex
-	// zones that the topology may spread endpoints over; used by its queue alone.
-	zones int
+	// shares of the zones that the topology knows, as sharesOf; used by its queue alone.
+	shares map[string]int64
 
 	maxPerSlice atomic.Int64
 	batch       atomic.Int64

@@ -3,6 +3,7 @@ package endpointslice
 import (
 	"context"
 	"fmt"
+	"maps"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -58,21 +59,21 @@ func counted(node *v1.Node) bool {
 	return false
 }
 
-// zonesOf nodes over which endpoints can be spread; 0 when a node does not say
-// what is needed.
-func zonesOf(nodes []*v1.Node) int {
-	zones := map[string]bool{}
+// sharesOf nodes is the allocatable CPU of each zone over which endpoints can be
+// spread, in thousandths; nil when a node does not say what is needed.
+func sharesOf(nodes []*v1.Node) map[string]int64 {
+	shares := map[string]int64{}
 	for _, node := range nodes {
 		if !counted(node) {
 			continue
 		}
-		zone := node.Labels[v1.LabelTopologyZone]
-		if zone == "" || node.Status.Allocatable.Cpu().IsZero() {
-			return 0
+		zone, cpu := node.Labels[v1.LabelTopologyZone], node.Status.Allocatable.Cpu()
+		if zone == "" || cpu.IsZero() {
+			return nil
 		}
-		zones[zone] = true
+		shares[zone] += cpu.MilliValue()
 	}
-	return len(zones)
+	return shares
 }
 
 // reconcileNodes tells the topology the shares of the zones, and adds the
@@ -89,11 +90,11 @@ func (c *sliceController) reconcileNodes(context.Context, string) (work.Result, 
 		}
 		c.queue.Add(service)
 	}
-	zones := zonesOf(nodes)
-	if zones == c.zones {
+	shares := sharesOf(nodes)
+	if maps.Equal(shares, c.shares) {
 		return work.Result{}, nil
 	}
-	c.zones = zones
+	c.shares = shares
 	hopeful, err := c.services.IndexKeys(byHints, wantHints)
 	if err != nil {
 		return work.Result{}, fmt.Errorf("list the services that want hints: %w", err)

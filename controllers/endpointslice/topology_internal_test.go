@@ -1,6 +1,7 @@
 package endpointslice
 
 import (
+	"maps"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
@@ -27,25 +28,25 @@ func node(zone, cpu string, ready v1.ConditionStatus, labels ...string) *v1.Node
 	return n
 }
 
-func TestZonesOf(t *testing.T) {
+func TestSharesOf(t *testing.T) {
 	const yes, no = v1.ConditionTrue, v1.ConditionFalse
 	for _, test := range []struct {
 		name  string
 		nodes []*v1.Node
-		want  int
+		want  map[string]int64
 	}{
-		{"none", nil, 0},
-		{"two zones", []*v1.Node{node("a", "4", yes), node("b", "4", yes), node("a", "4", yes)}, 2},
-		{"not ready", []*v1.Node{node("a", "4", yes), node("b", "4", no)}, 1},
-		{"no zone", []*v1.Node{node("a", "4", yes), node("", "4", yes)}, 0},
-		{"no CPU", []*v1.Node{node("a", "4", yes), node("b", "", yes)}, 0},
-		{"no zone, but not ready", []*v1.Node{node("a", "4", yes), node("", "4", no)}, 1},
+		{"none", nil, nil},
+		{"two zones", []*v1.Node{node("a", "4", yes), node("b", "500m", yes), node("a", "2", yes)}, map[string]int64{"a": 6000, "b": 500}},
+		{"not ready", []*v1.Node{node("a", "4", yes), node("b", "4", no)}, map[string]int64{"a": 4000}},
+		{"no zone", []*v1.Node{node("a", "4", yes), node("", "4", yes)}, nil},
+		{"no CPU", []*v1.Node{node("a", "4", yes), node("b", "", yes)}, nil},
+		{"no zone, but not ready", []*v1.Node{node("a", "4", yes), node("", "4", no)}, map[string]int64{"a": 4000}},
 		{"control planes", []*v1.Node{
 			node("a", "4", yes), node("b", "4", yes, "node-role.kubernetes.io/control-plane"), node("", "", yes, "node-role.kubernetes.io/master"),
-		}, 1},
+		}, map[string]int64{"a": 4000}},
 	} {
-		if got := zonesOf(test.nodes); got != test.want {
-			t.Errorf("%s: %d zones, want %d", test.name, got, test.want)
+		if got := sharesOf(test.nodes); !maps.Equal(got, test.want) {
+			t.Errorf("%s: %v, want %v", test.name, got, test.want)
 		}
 	}
 }

@@ -2,8 +2,10 @@ package servicecidr_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"testing"
 	"time"
 
@@ -44,6 +46,46 @@ func TestAnAddressThatIsNotSeenYetHoldsItsRange(t *testing.T) {
 	release()
 	w.held("c2")
 	w.stays("c2")
+}
+
+// Once a ServiceCIDR has lost the finalizer of the controller, it costs no requests
+// however long others hold it.
+func TestARangeThatOnlyOthersHoldIsNotLookedInto(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.create("c2", w.v4("1.0/24"))
+	w.ready("c2")
+	w.patch("c2", fmt.Sprintf(`{"metadata":{"finalizers":[%q,"example.com/hold"]}}`, finalizer))
+	w.delete("c2")
+	harness.Eventually(t, soon, "end of the finalizer", func(ctx context.Context) error {
+		w.step(time.Second)
+		cidr, err := w.get(ctx, "c2")
+		if err == nil && slices.Contains(cidr.Finalizers, finalizer) {
+			err = errors.New("it is there")
+		}
+		return err
+	})
+	lists := func(act func()) int {
+		isList := func(r apiproxy.Request) bool { return r.Verb == "list" && r.Resource == ipAddresses }
+		w.settled()
+		before := len(w.Proxy.Requests(isList))
+		for range 5 {
+			act()
+			w.settled()
+		}
+		return len(w.Proxy.Requests(isList)) - before
+	}
+	n := 0
+	ours := lists(func() {})
+	all := lists(func() {
+		n++
+		w.patch("c2", fmt.Sprintf(`{"metadata":{"labels":{"touched":"%d"}}}`, n))
+	})
+	if all != ours {
+		t.Errorf("%d lists by the controller", all-ours)
+	}
+	w.patch("c2", `{"metadata":{"finalizers":null}}`)
+	w.gone("c2")
 }
 
 func TestAnAddressThatChangesHandsIsLookedAt(t *testing.T) {

@@ -117,6 +117,9 @@ func (c *cidrController) reconcile(ctx context.Context, name string) (work.Resul
 func (c *cidrController) terminate(ctx context.Context, cidr *networkingv1.ServiceCIDR) (work.Result, error) {
 	needed, err := c.needed(cidr)
 	if err == nil && !needed {
+		if !protected(cidr) {
+			return work.Result{}, nil // somebody else holds it
+		}
 		if rest := gracePeriod - c.clock.Since(cidr.DeletionTimestamp.Time); rest > 0 {
 			return work.Result{RequeueAfter: rest}, nil
 		}

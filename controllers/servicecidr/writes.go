@@ -84,17 +84,17 @@ func (c *cidrController) setCondition(ctx context.Context, cidr *networkingv1.Se
 	return false, nil
 }
 
+// protected tells whether cidr has the finalizer.
+func protected(cidr *networkingv1.ServiceCIDR) bool { return slices.Contains(cidr.Finalizers, finalizer) }
+
 func (c *cidrController) addFinalizer(ctx context.Context, cidr *networkingv1.ServiceCIDR) (refused bool, err error) {
-	if slices.Contains(cidr.Finalizers, finalizer) {
+	if protected(cidr) {
 		return false, nil
 	}
 	return c.patchFinalizers(ctx, cidr, "finalizers")
 }
 
 func (c *cidrController) removeFinalizer(ctx context.Context, cidr *networkingv1.ServiceCIDR) (refused bool, err error) {
-	if !slices.Contains(cidr.Finalizers, finalizer) {
-		return false, nil
-	}
 	return c.patchFinalizers(ctx, cidr, "$deleteFromPrimitiveList/finalizers")
 }
 

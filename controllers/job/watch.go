@@ -50,18 +50,11 @@ func (c *jobController) jobHandler() cache.ResourceEventHandler {
 
 func (c *jobController) jobChanged(before, job *batchv1.Job) {
 	key := cache.MetaObjectToName(job)
-	if before.UID != job.UID {
-		// The cache has missed that one was deleted and another created.
-		c.orphans.Add(orphansOf(before))
-		if manager, external := managedElsewhere(job); external {
-			c.metrics.external(manager)
-		}
-	}
 	switch {
 	case jobs.Finished(job) != nil:
 		c.queue.Add(key) // to be forgotten
 		c.orphans.AddAfter(orphansOf(job), releaseTime)
-	case before.UID != job.UID, before.Generation != job.Generation:
+	case before.Generation != job.Generation:
 		c.queue.Add(key)
 	default:
 		c.queue.AddAfter(key, batchTime)

@@ -32,11 +32,10 @@ func (b *books) open(q *corev1.ResourceQuota) {
 	b.byNamespace[q.Namespace][q.Name] = newAccount(b.clock, q)
 }
 
-// update the account of a quota, or open one when it is another quota of that
-// name. It tells what account.update does.
+// update the account of a quota. It tells what account.update does.
 func (b *books) update(q *corev1.ResourceQuota) (due, charged bool) {
 	a := b.get(cache.MetaObjectToName(q))
-	if a == nil || a.seen().UID != q.UID {
+	if a == nil {
 		b.open(q)
 		return false, false
 	}

@@ -28,7 +28,7 @@ func (c *quotaController) quotaHandler() cache.ResourceEventHandler {
 			case charged:
 				c.queue.AddAfter(cache.MetaObjectToName(q), landing+gather)
 			}
-			if old.UID != q.UID || !quota.Equals(old.Spec.Hard, q.Spec.Hard) {
+			if !quota.Equals(old.Spec.Hard, q.Spec.Hard) {
 				c.classify(q, false)
 			}
 		},

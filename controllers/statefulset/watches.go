@@ -20,19 +20,15 @@ func (c *statefulSetController) setHandler() cache.ResourceEventHandler {
 				c.queue.AddEvent(cache.MetaObjectToName(set), isInInitialList)
 			}
 		},
-		UpdateFunc: func(oldObj, newObj any) {
-			before, ok := oldObj.(*appsv1.StatefulSet)
-			after, ok2 := newObj.(*appsv1.StatefulSet)
-			if !ok || !ok2 {
-				return
+		UpdateFunc: func(_, obj any) {
+			if set, ok := obj.(*appsv1.StatefulSet); ok {
+				c.enqueue(set)
 			}
-			if before.UID != after.UID {
-				c.metrics.forget(cache.MetaObjectToName(before))
-			}
-			c.enqueue(after)
 		},
 		DeleteFunc: func(obj any) {
 			if set, ok := ownerevents.Deleted[*appsv1.StatefulSet](obj); ok {
+				// Another one of its name may be there when it is reconciled.
+				c.metrics.forget(cache.MetaObjectToName(set))
 				c.enqueue(set)
 			}
 		},
@@ -93,8 +89,7 @@ func (c *statefulSetController) claimHandler() cache.ResourceEventHandler {
 }
 
 func claimChanged(before, after *v1.PersistentVolumeClaim) bool {
-	return before.UID != after.UID ||
-		(before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil) ||
+	return (before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil) ||
 		!equality.Semantic.DeepEqual(before.OwnerReferences, after.OwnerReferences)
 }
 

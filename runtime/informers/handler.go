@@ -1,9 +1,13 @@
 package informers
 
-import "k8s.io/client-go/tools/cache"
+import (
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/client-go/tools/cache"
+)
 
 // guardedHandler is what the informer knows of a controller's handler: it
-// falls silent when the lease ends, and a panic fails the lease alone.
+// falls silent when the lease ends, and a panic fails the lease alone. Both
+// objects of an update are the same one.
 type guardedHandler struct {
 	informer *Informer
 	name     string
@@ -26,6 +30,11 @@ func (h *guardedHandler) OnUpdate(oldObj, newObj any) {
 	if h.informer.silent.Load() {
 		return
 	}
+	if key, replaced := replacement(oldObj, newObj); replaced {
+		h.OnDelete(cache.DeletedFinalStateUnknown{Key: key, Obj: oldObj})
+		h.OnAdd(newObj, false)
+		return
+	}
 	defer h.informer.lease.recoverPanic(h.name)
 	h.handler.OnUpdate(oldObj, newObj)
 }
@@ -36,4 +45,19 @@ func (h *guardedHandler) OnDelete(obj any) {
 	}
 	defer h.informer.lease.recoverPanic(h.name)
 	h.handler.OnDelete(obj)
+}
+
+// replacement tells whether another object has got the key of the old one. If
+// no watch was there when it was deleted and created anew, the informer, which
+// goes by keys, shows that as an update.
+func replacement(oldObj, newObj any) (key string, replaced bool) {
+	before, err := meta.Accessor(oldObj)
+	if err != nil {
+		return "", false
+	}
+	after, err := meta.Accessor(newObj)
+	if err != nil || before.GetUID() == after.GetUID() {
+		return "", false
+	}
+	return cache.MetaObjectToName(before).String(), true
 }

@@ -55,7 +55,10 @@ func (i *Informer) guard(name string, index cache.IndexFunc) cache.IndexFunc {
 
 // AddEventHandler registers handler until the informer or its lease is
 // released. Events of the initial replay come with isInInitialList true. Each
-// handler gets its events one after the other.
+// handler gets its events one after the other. Both objects of an update have
+// one UID: an object that took the place of another while no watch was there
+// comes as the deletion of the other, a cache.DeletedFinalStateUnknown, and as
+// an addition.
 func (i *Informer) AddEventHandler(handler cache.ResourceEventHandler) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()

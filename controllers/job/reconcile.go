@@ -128,7 +128,7 @@ func (c *jobController) sync(ctx context.Context, key work.ObjectName, job *batc
 	}
 
 	// 4. The status, and what may be done once it is written.
-	step := step{state: s, record: record, end: end, made: made, manages: manages && made.err == nil}
+	step := step{state: s, record: record, end: end, made: made, manages: manages}
 	wait, err := c.report(ctx, key, &step)
 	if err == nil {
 		err = made.err

@@ -167,6 +167,22 @@ func TestAcceptance21_AQuotaIsRecoveredFrom(t *testing.T) {
 	c.waitFor("work", "ten pods", counts(10, 0, 0))
 }
 
+func TestAJobIsResumedWhoseNewPodsAreRefused(t *testing.T) {
+	t.Parallel()
+	c := start(t, harness.Options{})
+	c.setQuota("0")
+	c.create(newJob("work", size(2, 2), suspend, func(j *batchv1.Job) { j.Spec.ActiveDeadlineSeconds = ptr.To[int64](4) }))
+	c.waitFor("work", "suspension", condition(batchv1.JobSuspended, v1.ConditionTrue, "JobSuspended", ""))
+	c.change("work", func(j *batchv1.Job) { j.Spec.Suspend = ptr.To(false) })
+	j := c.waitFor("work", "resumption", condition(batchv1.JobSuspended, v1.ConditionFalse, "JobResumed", ""))
+	if j.Status.StartTime == nil {
+		t.Errorf("resumed without a start time: %s", inJSON(j.Status))
+	}
+	c.waitForEvent("work", v1.EventTypeNormal, "Resumed", "Job resumed")
+	c.waitForEvent("work", v1.EventTypeWarning, "FailedCreate", "exceeded quota: pods, requested: pods=1, used: pods=0, limited: pods=0")
+	c.waitFor("work", "the end of its time", ended(batchv1.JobFailed, "DeadlineExceeded"), counts(0, 0, 0))
+}
+
 // retriesCalmly wants refused creations, of which there was one at least, to be
 // retried at intervals that double from a second on.
 func (c *cluster) retriesCalmly() {

@@ -21,8 +21,7 @@ type step struct {
 	record backOff
 	end    *outcome
 	made   managed
-	// manages is true if the number of pods is what the Job asks for, as far
-	// as it may be.
+	// manages is true if the number of pods was looked after, whatever came of it.
 	manages bool
 }
 
@@ -115,7 +114,9 @@ func (c *jobController) describe(status *batchv1.JobStatus, step *step) (changed
 		appendCondition(status, step.end.target(), step.end.reason, step.end.message, s.now)
 		return ""
 	}
-	if !step.manages {
+	// A Job is resumed, and its deadline runs, also while its pods are refused;
+	// it is suspended once its pods are removed.
+	if !step.manages || s.suspended() && step.made.err != nil {
 		return ""
 	}
 	changed = setSuspended(status, s.suspended(), s.now)

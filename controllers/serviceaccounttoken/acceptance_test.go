@@ -18,6 +18,7 @@ import (
 
 	"github.com/wheelhouse-project/wheelhouse/controllers/serviceaccounttoken"
 	"github.com/wheelhouse-project/wheelhouse/schema"
+	"github.com/wheelhouse-project/wheelhouse/test/apiproxy"
 	"github.com/wheelhouse-project/wheelhouse/test/harness"
 )
 
@@ -173,6 +174,49 @@ func TestAcceptance08_AReferenceGoesThoughTheCacheIsLate(t *testing.T) {
 	w.filled("s1")
 	w.deleteSecret("s1")
 	w.listed("b", "other")
+}
+
+// Nor does it stay when the controller is restarted while it cannot take it away.
+func TestAcceptance08_AReferenceGoesThoughARestartComesBetween(t *testing.T) {
+	t.Parallel()
+	w := started(t)
+	w.account("b", "s1", "other")
+	w.secret("s1", "b")
+	w.filled("s1")
+	w.settled()
+	stop := w.Proxy.Answer(func(r apiproxy.Request) bool {
+		return r.Verb == "get" && r.Resource == accounts && r.Name == "b"
+	}, http.StatusInternalServerError, 0)
+	w.deleteSecret("s1")
+	harness.Eventually(t, soon, "error", func(context.Context) error {
+		if got := w.controller.Work().LastError; !strings.Contains(got, "get service account") {
+			return fmt.Errorf("last error %q", got)
+		}
+		return nil
+	})
+	w.controller.Stop()
+	stop()
+	w.controller.Start()
+	w.listed("b", "other")
+}
+
+// A Secret that goes between two lives of the controller was known to the first.
+func TestAcceptance08_AReferenceGoesThoughNobodySawItsSecretGo(t *testing.T) {
+	t.Parallel()
+	w := started(t)
+	w.account("b", "s1", "other", "stays")
+	w.secret("s1", "b")
+	w.secret("stays", "b")
+	w.filled("s1")
+	w.filled("stays")
+	w.controller.Stop()
+	w.deleteSecret("s1")
+	w.controller.Start()
+	w.listed("b", "other", "stays")
+	w.settled()
+	if writes := w.writes("update", "b"); len(writes) != 1 {
+		t.Errorf("writes: %+v", writes)
+	}
 }
 
 func TestAcceptance09_WhatHappenedWhileStoppedIsMadeUpFor(t *testing.T) {

@@ -70,6 +70,7 @@ type tokenController struct {
 	accounts     corelisters.ServiceAccountLister
 	secretQueue  *work.Queue[secretKey]
 	accountQueue *work.Queue[accountKey]
+	known        *known
 	signer       *keymaterial.Source[*signer]
 	// ca is an empty bundle while the API server is verified by the system's roots:
 	// there is none then that could be given to anybody.
@@ -96,6 +97,7 @@ func New(env controller.Env, section *schema.ServiceAccountTokenController) (*co
 		secrets:  corelisters.NewSecretLister(secretInformer.Indexer()),
 		indexer:  secretInformer.Indexer(),
 		accounts: corelisters.NewServiceAccountLister(accountInformer.Indexer()),
+		known:    controller.Recall(env.Memory, newKnown),
 	}
 	c.secretQueue = work.NewQueue(env.Work, work.Options[secretKey]{
 		Name: "serviceaccount_tokens_secret", Reconcile: c.reconcileSecret, MaxRetries: maxRetries,
@@ -103,6 +105,9 @@ func New(env controller.Env, section *schema.ServiceAccountTokenController) (*co
 	c.accountQueue = work.NewQueue(env.Work, work.Options[accountKey]{
 		Name: "serviceaccount_tokens_service", Reconcile: c.reconcileAccount, MaxRetries: maxRetries,
 	})
+	for _, key := range c.known.all() {
+		c.secretQueue.AddInitial(key)
+	}
 	made := &controller.Controller{}
 	if err := c.followFiles(env, section, made); err != nil {
 		return nil, err

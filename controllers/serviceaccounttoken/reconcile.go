@@ -23,7 +23,14 @@ func (c *tokenController) reconcileSecret(ctx context.Context, key secretKey) (w
 		return work.Result{}, fmt.Errorf("look up secret %s: %w", key.ObjectName, err)
 	}
 	if err != nil || secret.UID != key.uid {
-		return work.Result{}, c.removeReference(ctx, key)
+		err := c.removeReference(ctx, key)
+		if err == nil {
+			c.known.remove(key)
+		}
+		return work.Result{}, err
+	}
+	if keyOf(secret) != key {
+		c.known.remove(key) // it has another one now
 	}
 	if secret.DeletionTimestamp != nil || tokensecrets.AccountName(secret) == "" {
 		return work.Result{}, nil // its end, or its change, brings it back

@@ -69,15 +69,18 @@ func (w *world) undisturbed(disturb func() (stop func()), right func(updates int
 	seen := w.watchSecrets()
 	stop := disturb()
 	for i := range count {
-		w.account(name("stays", i))
+		w.account(name("stays", i), name("taken", i), "other")
 		w.account(name("goes", i))
 		w.secret(name("stays", i), name("stays", i))
+		w.secret(name("taken", i), name("stays", i))
 		w.secret(name("goes", i), name("goes", i))
 		w.secret(name("orphan", i), "nosuch")
 	}
 	for i := range count {
 		w.filled(name("stays", i))
 		w.filled(name("goes", i))
+		w.filled(name("taken", i))
+		w.deleteSecret(name("taken", i))
 		w.deleteAccount(name("goes", i))
 		w.secret(name("late", i), name("stays", i))
 	}
@@ -85,6 +88,7 @@ func (w *world) undisturbed(disturb func() (stop func()), right func(updates int
 		w.gone(name("goes", i))
 		w.gone(name("orphan", i))
 		w.filled(name("late", i))
+		w.listed(name("stays", i), "other")
 	}
 	stop()
 	w.settled()
@@ -93,7 +97,7 @@ func (w *world) undisturbed(disturb func() (stop func()), right func(updates int
 			w.filled(name(kind, i))
 			updates := 0
 			for _, write := range w.writes("update", name(kind, i)) {
-				if write.Code == http.StatusOK {
+				if write.Resource == secrets && write.Code == http.StatusOK {
 					updates++
 				}
 			}

@@ -48,13 +48,18 @@ func (c *tokenController) secretHandler() cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerDetailedFuncs{
 		AddFunc: func(obj any, isInInitialList bool) {
 			if secret, ok := tokenSecret(obj); ok {
+				c.known.add(keyOf(secret))
 				c.secretQueue.AddEvent(keyOf(secret), isInInitialList)
 			}
 		},
 		UpdateFunc: func(before, now any) {
 			old, wasToken := tokenSecret(before)
 			secret, isToken := tokenSecret(now)
+			if wasToken {
+				c.known.remove(keyOf(old))
+			}
 			if isToken {
+				c.known.add(keyOf(secret))
 				c.secretQueue.Add(keyOf(secret))
 			}
 			if wasToken && isToken && old.UID != secret.UID {
@@ -64,6 +69,7 @@ func (c *tokenController) secretHandler() cache.ResourceEventHandler {
 		},
 		DeleteFunc: func(obj any) {
 			if secret, ok := tokenSecret(unwrap(obj)); ok {
+				c.known.remove(keyOf(secret))
 				c.secretQueue.Add(keyOf(secret))
 			}
 		},

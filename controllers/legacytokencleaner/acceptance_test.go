@@ -1,6 +1,8 @@
 package legacytokencleaner_test
 
 import (
+	"context"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -10,8 +12,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
+	"github.com/wheelhouse-project/wheelhouse/controllers/legacytokencleaner"
 	"github.com/wheelhouse-project/wheelhouse/schema"
 	"github.com/wheelhouse-project/wheelhouse/test/apiproxy"
+	"github.com/wheelhouse-project/wheelhouse/test/harness"
 )
 
 func TestAcceptance01_AnUnusedTokenIsMarkedAndNotDeletedToday(t *testing.T) {
@@ -114,22 +118,55 @@ func TestAcceptance07_AMarkThatIsNoDateIsReplaced(t *testing.T) {
 	w.marks("s", w.today())
 }
 
+// It is not parallel: what tells of tracking is the cluster's.
 func TestAcceptance08_NothingIsDoneWhileUsesAreNotTracked(t *testing.T) {
-	t.Parallel()
 	w := newWorld(t)
+	defer w.trackSince("2020-01-01")
 	w.account("a", "s", "marked")
 	w.secret("s")
 	w.secret("marked", invalidSince, longAgo)
-	stop := w.Proxy.Answer(isTracking, http.StatusNotFound, 0)
+	w.stopTracking()
 	w.start()
 	w.pass()
 	w.marks("s", "", "marked", longAgo)
+	for _, r := range w.Proxy.Requests(isTracking) {
+		if r.Code != http.StatusNotFound {
+			t.Errorf("the API server's answer: %+v", r)
+		}
+	}
 	if status := w.controller.Work(); status.LastError != "" {
 		t.Errorf("last error: %s", status.LastError)
 	}
-	stop()
+	w.trackSince("2020-01-01")
 	w.passUntil("s", w.today())
 	w.passUntil("marked", "")
+}
+
+// A 404 that is not the API server's says nothing. It is asked again soon, not
+// at the next pass, which is a day away.
+func TestAPassIsRepeatedWhenAProxyFindsNothing(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.account("a", "s")
+	w.secret("s")
+	stop := w.Proxy.Answer(isTracking, http.StatusNotFound, 0)
+	w.controller = w.Start(legacytokencleaner.Descriptor(), section(24*time.Hour, period))
+	harness.Eventually(t, soon, "error", func(context.Context) error {
+		if got := w.controller.Work().LastError; !strings.Contains(got, "get config map "+tracking) {
+			return fmt.Errorf("last error %q", got)
+		}
+		return nil
+	})
+	w.marks("s", "")
+	stop()
+	w.clock.Step(time.Minute)
+	harness.Eventually(t, soon, "mark", func(context.Context) error {
+		w.clock.Step(time.Second) // the wait may have begun after the step
+		if got := w.mark("s"); got != w.today() {
+			return fmt.Errorf("it is marked %q", got)
+		}
+		return nil
+	})
 }
 
 // It is not parallel: the date of tracking is the cluster's.

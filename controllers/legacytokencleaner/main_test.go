@@ -2,6 +2,7 @@ package legacytokencleaner_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"testing"
@@ -92,6 +93,24 @@ func (w *world) trackSince(date string) {
 		configMap.Data = map[string]string{"since": date}
 		_, err = maps.Update(ctx, configMap, metav1.UpdateOptions{})
 		return err
+	})
+}
+
+// stopTracking takes away what says since when uses are tracked. The API server
+// makes it anew, but not without end.
+func (w *world) stopTracking() {
+	w.t.Helper()
+	away := 0
+	harness.Eventually(w.t, soon, "end of tracking", func(ctx context.Context) error {
+		err := w.Admin.CoreV1().ConfigMaps(metav1.NamespaceSystem).Delete(ctx, tracking, metav1.DeleteOptions{})
+		if !apierrors.IsNotFound(err) {
+			away = 0
+			return fmt.Errorf("it was there; deletion: %w", err)
+		}
+		if away++; away < 10 {
+			return errors.New("it may come back")
+		}
+		return nil
 	})
 }
 

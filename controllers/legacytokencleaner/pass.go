@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/wheelhouse-project/wheelhouse/controllers/internal/notfound"
 	"github.com/wheelhouse-project/wheelhouse/controllers/internal/tokensecrets"
 	"github.com/wheelhouse-project/wheelhouse/runtime/work"
 )
@@ -89,7 +90,7 @@ func (c *cleaner) refresh(ctx context.Context, now time.Time) error {
 // certain to say so.
 func (c *cleaner) trackedLongEnough(ctx context.Context, now time.Time, period time.Duration) (bool, error) {
 	tracking, err := c.client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(ctx, trackingConfigMap, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
+	if notfound.ByAPIServer(err) {
 		c.logger.Info("No token is cleaned up: the API server does not say since when it tracks their use", "configMap", trackingConfigMap)
 		return false, nil
 	}

@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -33,6 +34,7 @@ var together = map[string]func(w *world){
 	"05_ForegroundDoesNotWaitForOthers":                 acceptance05,
 	"06_AWaitingOwnerLosesADependentWithAnotherOwner":   acceptance06,
 	"07_ACircleInTheForegroundEnds":                     acceptance07,
+	"AnObjectThatOwnsItselfDoesNotBlockItself":          ownOwner,
 	"08_AnOwnerThatNeverWas":                            acceptance08,
 	"09_AnOwnerOfAnUnknownKind":                         acceptance09,
 	"10_BadReferencesToAUIDHarmNobodyElse":              acceptance10Running,
@@ -164,6 +166,18 @@ func acceptance07(w *world) {
 	}
 	w.delete(configMaps, "a", metav1.DeletePropagationForeground)
 	w.gone(configMaps, "a", "b", "c")
+}
+
+func ownOwner(w *world) {
+	self := w.configMap("self")
+	ref := configMapRef(self)
+	ref.BlockOwnerDeletion = yes()
+	self.OwnerReferences = []metav1.OwnerReference{ref}
+	if _, err := w.engine.Admin.CoreV1().ConfigMaps(w.namespace).Update(w.t.Context(), self, metav1.UpdateOptions{}); err != nil {
+		w.t.Fatal(err)
+	}
+	w.delete(configMaps, "self", metav1.DeletePropagationForeground)
+	w.gone(configMaps, "self")
 }
 
 func acceptance08(w *world) {
@@ -310,17 +324,39 @@ func acceptance18(w *world) {
 
 func acceptance19(w *world) {
 	living := w.configMap("living")
+	// Of the first ten, the deletion is on its way until the owner has been added.
+	var added sync.Map
+	stop := w.engine.Proxy.Before(func(r apiproxy.Request) {
+		if r.Verb != "delete" || r.Namespace != w.namespace {
+			return
+		}
+		if done, ok := added.Load(r.Name); ok {
+			select {
+			case <-done.(chan struct{}): //nolint:forcetypeassert // nothing else is stored
+			case <-w.t.Context().Done():
+			}
+		}
+	})
+	defer stop()
 	var saved []string
 	for n := range 100 {
 		owner := w.configMap(fmt.Sprintf("owner-%d", n))
 		child := fmt.Sprintf("child-%d", n)
+		done := make(chan struct{})
+		if n < 10 {
+			added.Store(child, done)
+		}
 		w.configMap(child, ownedBy(configMapRef(owner), nil))
 		w.delete(configMaps, owner.Name, metav1.DeletePropagationBackground)
 		patch := fmt.Sprintf(`{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"living","uid":%q}]}}`, living.UID)
 		_, err := w.metadata.Resource(configMaps).Namespace(w.namespace).Patch(
 			w.t.Context(), child, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
-		if err == nil {
+		close(done)
+		switch {
+		case err == nil:
 			saved = append(saved, child)
+		case n < 10:
+			w.t.Errorf("add an owner to %s: %v", child, err)
 		}
 	}
 	w.t.Logf("%d of 100 dependents were saved", len(saved))

@@ -39,6 +39,21 @@ func verify(name string) task {
 	return task{uid: claim.uid, claim: claim}
 }
 
+func TestAnObjectDoesNotBlockItself(t *testing.T) {
+	t.Parallel()
+	g := newGraph(time.Now, newOrphanings())
+	self := thing("self", blocking(to("self")))
+	self.deleting, self.foreground = true, true
+	g.observe(self)
+	if blocked, idle := g.blockers(self.uid); blocked || len(idle) > 0 {
+		t.Errorf("blocked %v by %v", blocked, idle)
+	}
+	g.observe(thing("a", blocking(to("self"))))
+	if blocked, idle := g.blockers(self.uid); !blocked || !slices.Equal(idle, []types.UID{"uid-a"}) {
+		t.Errorf("blocked %v by %v, want by another dependent", blocked, idle)
+	}
+}
+
 func TestWhatIsLookedAtWhenTheGraphChanges(t *testing.T) {
 	t.Parallel()
 	foreground := func(o object) object { o.deleting, o.foreground = true, true; return o }

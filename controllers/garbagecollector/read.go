@@ -49,7 +49,8 @@ type dependent struct {
 }
 
 // blockers of an owner's foreground deletion, whether there are any, and those
-// whose own deletion has not begun.
+// whose own deletion has not begun. An owner that refers to itself would wait
+// for itself for ever.
 func (g *graph) blockers(owner types.UID) (blocked bool, idle []types.UID) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -58,7 +59,7 @@ func (g *graph) blockers(owner types.UID) (blocked bool, idle []types.UID) {
 		return false, nil
 	}
 	for _, d := range n.dependents {
-		if !d.blocks(owner) {
+		if d == n || !d.blocks(owner) {
 			continue
 		}
 		blocked = true

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -235,6 +236,39 @@ func TestAnOwnerWaitsUntilAllItsDependentsAreKnown(t *testing.T) {
 	w.gone(secrets, "child-f")
 	w.owners(secrets, "child-o")
 	w.stays(2*time.Second, secrets, "child-o")
+}
+
+// While no watch is there, an owner and what blocks another owner make way for
+// objects of the same names, which have nothing to do with them.
+func TestReplacedObjectsOwnAndBlockNothing(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.start()
+	w.ready()
+	w.configMap("child", ownedBy(configMapRef(w.configMap("owner")), nil))
+	w.configMap("blocker", ownedBy(configMapRef(w.configMap("blocked")), yes()), finalizer("x/y"))
+	w.delete(configMaps, "blocked", metav1.DeletePropagationForeground)
+	w.terminating("blocker")
+
+	w.engine.Proxy.Cut()
+	w.delete(configMaps, "owner", metav1.DeletePropagationBackground)
+	w.release(configMaps, "blocker", "x/y")
+	w.gone(configMaps, "owner", "blocker")
+	w.configMap("owner")
+	w.configMap("blocker")
+	// The watch cannot go on where it was.
+	var expired atomic.Bool
+	w.engine.Proxy.Answer(func(r apiproxy.Request) bool {
+		return r.Verb == "watch" && r.Resource == configMaps.GroupResource() && expired.CompareAndSwap(false, true)
+	}, http.StatusGone, 0)
+	w.engine.Proxy.Mend()
+
+	w.gone(configMaps, "child", "blocked")
+	w.stays(time.Second, configMaps, "owner")
+	w.stays(time.Second, configMaps, "blocker")
+	if !expired.Load() {
+		t.Error("no watch has expired")
+	}
 }
 
 func TestDependentsThatShowUpAfterOrphaningAreReleased(t *testing.T) {

@@ -20,7 +20,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 	certificateslisters "k8s.io/client-go/listers/certificates/v1"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 
 	"github.com/wheelhouse-project/wheelhouse/controllers/internal/csrpolicy"
@@ -123,7 +122,7 @@ func New(env controller.Env, _ *schema.CertificateSigningRequestApprovingControl
 	c.queue = work.NewQueue(env.Work, work.Options[string]{
 		Name:      "csrapproving",
 		Reconcile: c.reconcile,
-		Limiter:   workqueue.NewTypedItemExponentialFailureRateLimiter[string](retryAfterMin, retryAfterMax),
+		Limiter:   work.NewLimiter[string](retryAfterMin, retryAfterMax),
 	})
 	if err := informer.AddEventHandler(c.handler()); err != nil {
 		return nil, fmt.Errorf("watch certificate signing requests: %w", err)

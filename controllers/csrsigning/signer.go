@@ -12,7 +12,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/client-go/util/workqueue"
 
 	"github.com/wheelhouse-project/wheelhouse/controllers/internal/csrpolicy"
 	"github.com/wheelhouse-project/wheelhouse/controllers/internal/issuing"
@@ -70,7 +69,7 @@ func newSigner(env controller.Env, c *signing, p policy) *signer {
 	s.queue = work.NewQueue(env.Work, work.Options[string]{
 		Name:      p.queue,
 		Reconcile: s.reconcile,
-		Limiter:   workqueue.NewTypedItemExponentialFailureRateLimiter[string](retryAfterMin, retryAfterMax),
+		Limiter:   work.NewLimiter[string](retryAfterMin, retryAfterMax),
 	})
 	return s
 }

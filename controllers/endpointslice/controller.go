@@ -20,7 +20,6 @@ import (
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/endpointslice/topologycache"
 	"k8s.io/endpointslice/util"
 	"k8s.io/utils/clock"
@@ -162,7 +161,7 @@ func New(env controller.Env, section *schema.EndpointSliceController) (*controll
 	c.apply(section)
 	c.queue = work.NewQueue(env.Work, work.Options[work.ObjectName]{
 		Name: "endpoint_slice", Reconcile: c.reconcile, MaxRetries: maxRetries, SlowRetry: lastRetry,
-		Limiter: workqueue.NewTypedItemExponentialFailureRateLimiter[work.ObjectName](firstRetry, lastRetry),
+		Limiter: work.NewLimiter[work.ObjectName](firstRetry, lastRetry),
 		OnStale: func(apischema.GroupResource) { metrics.syncs.WithLabelValues(resultStale).Inc() },
 	})
 	c.nodesQueue = work.NewQueue(env.Work, work.Options[string]{

@@ -16,7 +16,6 @@ import (
 	apischema "k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 
 	"github.com/wheelhouse-project/wheelhouse/controllers/internal/ownslices"
@@ -120,7 +119,7 @@ func New(env controller.Env, section *schema.EndpointSliceMirroringController) (
 	c.apply(section)
 	c.queue = work.NewQueue(env.Work, work.Options[work.ObjectName]{
 		Name: "endpoint_slice_mirroring", Reconcile: c.reconcile, MaxRetries: maxRetries, SlowRetry: slowRetry,
-		Limiter: workqueue.NewTypedItemExponentialFailureRateLimiter[work.ObjectName](firstRetry, lastRetry),
+		Limiter: work.NewLimiter[work.ObjectName](firstRetry, lastRetry),
 	})
 	for _, watch := range []struct {
 		of interface {

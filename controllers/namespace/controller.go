@@ -13,7 +13,6 @@ import (
 	"log/slog"
 	"time"
 
-	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -22,7 +21,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/metadata"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 
 	"github.com/wheelhouse-project/wheelhouse/controllers/internal/notfound"
@@ -36,9 +34,6 @@ const (
 	// retryMin and retryMax bound the back-off of a namespace that cannot be emptied.
 	retryMin = 5 * time.Millisecond
 	retryMax = time.Minute
-	// retryRate and retryBurst bound the retries of all namespaces, per second.
-	retryRate  = 10
-	retryBurst = 100
 )
 
 var namespaceResource = corev1.SchemeGroupVersion.WithResource("namespaces")
@@ -92,10 +87,7 @@ func New(env controller.Env, section *schema.NamespaceController) (*controller.C
 	c.queue = work.NewQueue(env.Work, work.Options[string]{
 		Name:      "namespace",
 		Reconcile: c.reconcile,
-		Limiter: workqueue.NewTypedMaxOfRateLimiter(
-			workqueue.NewTypedItemExponentialFailureRateLimiter[string](retryMin, retryMax),
-			&workqueue.TypedBucketRateLimiter[string]{Limiter: rate.NewLimiter(retryRate, retryBurst)},
-		),
+		Limiter:   work.NewLimiter[string](retryMin, retryMax),
 	})
 	if err := informer.AddEventHandler(c.handler()); err != nil {
 		return nil, fmt.Errorf("watch namespaces: %w", err)

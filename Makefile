@@ -71,9 +71,11 @@ cover: control-plane ## Run all tests and write coverage to cover.out
 	$(GO) test $(TEST_FLAGS) -coverpkg=./cmd/...,./controllers/...,./runtime/...,./schema/... -coverprofile=cover.out $(PACKAGES)
 	@$(GO) tool cover -func=cover.out | tail -1
 
+BENCH ?= .
+
 .PHONY: bench
-bench: control-plane build ## Measure it against kube-controller-manager, in the same run
-	$(GO) test -run '^$$' -bench . -benchtime 1x -timeout 60m ./test/bench/...
+bench: control-plane build ## Measure it against kube-controller-manager, in the same run (BENCH=Jobs for some)
+	$(GO) test -run '^$$' -bench '$(BENCH)' -benchtime 1x -timeout 3h ./test/bench/...
 
 # PEER=1 runs kube-controller-manager instead. FOCUS chooses tests by a regular expression.
 .PHONY: conformance

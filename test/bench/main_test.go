@@ -53,7 +53,7 @@ func TestMain(m *testing.M) {
 	}
 	code := m.Run()
 	if len(results.rows) > 0 {
-		fmt.Print("\n", results.table())
+		fmt.Print("\n", results.table(""))
 	}
 	if err := os.RemoveAll(binaryDir); err != nil {
 		fmt.Fprintln(os.Stderr, err)

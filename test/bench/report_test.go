@@ -1,7 +1,9 @@
 package bench
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -32,18 +34,32 @@ func (r *report) add(what, unit string, ours, peers float64) {
 	r.rows = append(r.rows, fresh)
 }
 
-// table is in Markdown.
-func (r *report) table() string {
-	var t strings.Builder
-	t.WriteString("| | Wheelhouse | kube-controller-manager | ratio |\n| --- | ---: | ---: | ---: |\n")
+const tableHead = "| | Wheelhouse | kube-controller-manager | ratio |\n| --- | ---: | ---: | ---: |\n"
+
+// table is in Markdown. It begins with the table in an earlier document, if there
+// is one, whose rows stay where they are unless they were measured again.
+func (r *report) table(earlier string) string {
+	_, rest, _ := strings.Cut(earlier, tableHead)
+	var lines []string
+	for line := range strings.Lines(rest) {
+		if !strings.HasPrefix(line, "| ") {
+			break
+		}
+		lines = append(lines, line)
+	}
 	for _, x := range r.rows {
 		ratio := "–"
 		if x.peers != 0 {
 			ratio = fmt.Sprintf("%.2f", x.ours/x.peers)
 		}
-		fmt.Fprintf(&t, "| %s | %s | %s | %s |\n", x.what, quantity(x.ours, x.unit), quantity(x.peers, x.unit), ratio)
+		line := fmt.Sprintf("| %s | %s | %s | %s |\n", x.what, quantity(x.ours, x.unit), quantity(x.peers, x.unit), ratio)
+		if i := slices.IndexFunc(lines, func(l string) bool { return strings.HasPrefix(l, "| "+x.what+" |") }); i >= 0 {
+			lines[i] = line
+		} else {
+			lines = append(lines, line)
+		}
 	}
-	return t.String()
+	return tableHead + strings.Join(lines, "")
 }
 
 // quantity has three digits or so; a number without unit is a count.
@@ -81,9 +97,10 @@ How it is measured:
   50 ReplicaSets, and one status of each ReplicaSet and Deployment. The peer's default limits are 20
   requests a second with bursts of 30, for each controller's client; without limits means 10,000.
   kube-scheduler has no such limits here, so that it is not what is measured.
+- Each program is measured twice, in turn: the one, the other, the other, the one. The row has the means.
 - The other workloads run in the same way, on as many nodes as they say or 8, beside a peer without
-  limits only. Pods of Jobs succeed as soon as they run. Rollouts: from the patch of the image until
-  all pods are replaced and available, one after the other. CronJobs: from the minute in which all
+  limits only. Pods of Jobs succeed as soon as they run. Rollouts of StatefulSet and
+  DaemonSet: from the patch of the image until all pods are replaced and available, several one after the other. CronJobs: from the minute in which all
   are due until all have run. CPU is for the work alone, memory is what the process holds after it.
 - Cascades, namespaces, quotas: from the deletion or the first change until everything is gone or
   counted. 5 seconds of the deletion of a namespace are the grace period in which both wait for what
@@ -110,7 +127,7 @@ How it is measured:
 `
 
 // write puts the report into the file that BENCH_DOC names, relative to the
-// module's root. Each benchmark calls it, so that a run that breaks off has
+// module's root. What was not measured stays in it as it is. Each benchmark calls it, so that a run that breaks off has
 // written what it measured.
 func (r *report) write(b *testing.B) {
 	b.Helper()
@@ -129,7 +146,11 @@ func (r *report) write(b *testing.B) {
 	if !filepath.IsAbs(path) {
 		path = filepath.Join(root, path)
 	}
-	text := fmt.Sprintf(prose, runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, runtime.Version(), version, r.table(),
+	earlier, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		b.Fatal(err)
+	}
+	text := fmt.Sprintf(prose, runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, runtime.Version(), version, r.table(string(earlier)),
 		strings.Join(peerControllers, ", "), quiet, startRepeats, reloads)
 	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 		b.Fatal(err)
@@ -154,7 +175,12 @@ func TestTableHasRatios(t *testing.T) {
 	r.add("writes", "", 15, 20)
 	want := "| | Wheelhouse | kube-controller-manager | ratio |\n| --- | ---: | ---: | ---: |\n" +
 		"| writes | 15 | 20 | 0.75 |\n| reads | 1 | 0 | – |\n| time | 1.50 s | 20.0 s | 0.07 |\n"
-	if got := r.table(); got != want {
+	if got := r.table(""); got != want {
+		t.Errorf("table:\n%s\nwant:\n%s", got, want)
+	}
+	earlier := "# Benchmarks\n\n" + tableHead + "| memory | 1 | 2 | 0.50 |\n| reads | 4 | 2 | 2.00 |\n\n| other | table |\n"
+	want = tableHead + "| memory | 1 | 2 | 0.50 |\n| reads | 1 | 0 | – |\n| writes | 15 | 20 | 0.75 |\n| time | 1.50 s | 20.0 s | 0.07 |\n"
+	if got := r.table(earlier); got != want {
 		t.Errorf("table:\n%s\nwant:\n%s", got, want)
 	}
 }

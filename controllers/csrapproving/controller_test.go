@@ -18,9 +18,13 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	k8sruntime "k8s.io/apimachinery/pkg/runtime"
 	apischema "k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/rand"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/wheelhouse-project/wheelhouse/test/apiproxy"
 	"github.com/wheelhouse-project/wheelhouse/test/certificates"
@@ -44,6 +48,8 @@ type world struct {
 	t     *testing.T
 	label string
 	key   *ecdsa.PrivateKey
+	// group of all requesters, if not empty.
+	group string
 }
 
 func newWorld(t *testing.T) *world {
@@ -72,6 +78,12 @@ func (w *world) user(prefix string) string {
 // grant gives a user rights.
 func (w *world) grant(user string, rules ...rbacv1.PolicyRule) {
 	w.t.Helper()
+	w.grantTo(rbacv1.UserKind, user, rules...)
+}
+
+// grantTo gives a user or a group rights.
+func (w *world) grantTo(kind, name string, rules ...rbacv1.PolicyRule) {
+	w.t.Helper()
 	role, err := w.Admin.RbacV1().ClusterRoles().Create(w.t.Context(),
 		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}, Rules: rules}, metav1.CreateOptions{})
 	if err != nil {
@@ -80,7 +92,7 @@ func (w *world) grant(user string, rules ...rbacv1.PolicyRule) {
 	_, err = w.Admin.RbacV1().ClusterRoleBindings().Create(w.t.Context(), &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
-		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: kind, Name: name}},
 	}, metav1.CreateOptions{})
 	if err != nil {
 		w.t.Fatal(err)
@@ -128,7 +140,11 @@ func (w *world) create(user, node string, changes ...change) string {
 		change(request, &spec)
 	}
 	spec.Request = certificates.Request(w.t, request, w.key)
-	client := harness.Client(w.t, controlplane.Shared(w.t).Config(user, "system:bootstrappers"))
+	groups := []string{"system:bootstrappers"}
+	if w.group != "" {
+		groups = append(groups, w.group)
+	}
+	client := harness.Client(w.t, controlplane.Shared(w.t).Config(user, groups...))
 	name := ""
 	harness.Eventually(w.t, within, "right to create requests", func(ctx context.Context) error {
 		csr, err := client.CertificatesV1().CertificateSigningRequests().Create(ctx, &certificatesv1.CertificateSigningRequest{
@@ -224,6 +240,53 @@ func TestAcceptance03_ABootstrapUserAsksForANode(t *testing.T) {
 	w.approved(w.create(user, "system:node:n2"), nodeMessage)
 }
 
+// What a group of the requester may do, the requester may, as bootstrap tokens are used.
+func TestAcceptance03_AGroupOfTheUserCounts(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.Start(Descriptor(), nil)
+	w.group = "group-" + w.label
+	w.grantTo(rbacv1.GroupKind, w.group, rbacv1.PolicyRule{
+		APIGroups: []string{requests.Group}, Resources: []string{"certificatesigningrequests/nodeclient"}, Verbs: []string{"create"},
+	})
+	w.approved(w.create(w.user("boot-"), "system:node:n2"), nodeMessage)
+}
+
+func TestAllThatIsKnownOfTheRequesterIsReviewed(t *testing.T) {
+	t.Parallel()
+	client := fake.NewClientset()
+	var asked authorizationv1.SubjectAccessReviewSpec
+	client.PrependReactor("create", "subjectaccessreviews", func(action clienttesting.Action) (bool, k8sruntime.Object, error) {
+		create, ok := action.(clienttesting.CreateAction)
+		if !ok {
+			return false, nil, nil
+		}
+		review, ok := create.GetObject().(*authorizationv1.SubjectAccessReview)
+		if !ok {
+			return false, nil, nil
+		}
+		asked = review.Spec
+		return true, &authorizationv1.SubjectAccessReview{Status: authorizationv1.SubjectAccessReviewStatus{Allowed: true}}, nil
+	})
+	allowed, err := (&approver{client: client}).allowed(t.Context(), &certificatesv1.CertificateSigningRequest{
+		Spec: certificatesv1.CertificateSigningRequestSpec{
+			Username: "u", UID: "1", Groups: []string{"g", "h"}, Extra: map[string]certificatesv1.ExtraValue{"scope": {"a", "b"}, "other": {"c"}},
+		},
+	}, "nodeclient")
+	if err != nil || !allowed {
+		t.Errorf("allowed: %t, %v", allowed, err)
+	}
+	want := authorizationv1.SubjectAccessReviewSpec{
+		User: "u", UID: "1", Groups: []string{"g", "h"}, Extra: map[string]authorizationv1.ExtraValue{"scope": {"a", "b"}, "other": {"c"}},
+		ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Group: "certificates.k8s.io", Resource: "certificatesigningrequests", Subresource: "nodeclient", Verb: "create", Version: "*",
+		},
+	}
+	if !equality.Semantic.DeepEqual(asked, want) {
+		t.Errorf("asked %+v, want %+v", asked, want)
+	}
+}
+
 func TestAcceptance04_ARightThatIsGivenLaterCounts(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -272,6 +335,9 @@ func TestAcceptance06_OtherRequestsAreLeftAlone(t *testing.T) {
 		},
 		func(r *x509.CertificateRequest, _ *certificatesv1.CertificateSigningRequestSpec) {
 			r.Subject.Organization = nil
+		},
+		func(r *x509.CertificateRequest, _ *certificatesv1.CertificateSigningRequestSpec) {
+			r.Subject.Organization = []string{"system:masters"}
 		},
 		func(r *x509.CertificateRequest, _ *certificatesv1.CertificateSigningRequestSpec) {
 			r.Subject.Organization = []string{"system:nodes", "x"}

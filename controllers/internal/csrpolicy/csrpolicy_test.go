@@ -60,6 +60,9 @@ func TestChecks(t *testing.T) {
 			"usages did not match [client auth digital signature key encipherment]"},
 		{"no organization", CheckKubeletClient, node(func(r *x509.CertificateRequest) { r.Subject.Organization = nil }), usages{sign, client},
 			"subject organization is not system:nodes"},
+		{"another organization", CheckKubeletClient, node(func(r *x509.CertificateRequest) {
+			r.Subject.Organization = []string{"system:masters"}
+		}), usages{sign, client}, "subject organization is not system:nodes"},
 		{"two organizations", CheckKubeletClient, node(func(r *x509.CertificateRequest) {
 			r.Subject.Organization = []string{"system:nodes", "system:masters"}
 		}), usages{sign, client}, "subject organization is not system:nodes"},

@@ -6,8 +6,10 @@ import (
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"fmt"
+	"math/big"
 	"net/http"
 	"os"
 	"sync"
@@ -19,13 +21,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 
+	"github.com/wheelhouse-project/wheelhouse/controllers/csrcleaner"
 	"github.com/wheelhouse-project/wheelhouse/controllers/podcertificatecleaner"
-	"github.com/wheelhouse-project/wheelhouse/runtime/discovery"
 	"github.com/wheelhouse-project/wheelhouse/schema"
 	"github.com/wheelhouse-project/wheelhouse/test/apiproxy"
+	"github.com/wheelhouse-project/wheelhouse/test/certificates"
 	"github.com/wheelhouse-project/wheelhouse/test/controlplane"
 	"github.com/wheelhouse-project/wheelhouse/test/harness"
 )
@@ -97,9 +101,40 @@ func (w *world) request(name string, finalizers ...string) *certificatesv1.PodCe
 // deny a request, as its signer does.
 func (w *world) deny(name string) {
 	w.t.Helper()
+	w.settle(name, certificatesv1.PodCertificateRequestConditionTypeDenied, certificatesv1.PodCertificateRequestStatus{})
+}
+
+// issue the certificate of a request, as its signer does.
+func (w *world) issue(name string) {
+	w.t.Helper()
 	request := w.get(name)
+	from := request.CreationTimestamp.Time
+	ca := certificates.New(w.t, "pods", nil)
+	stub, err := x509.ParseCertificateRequest(request.Spec.StubPKCS10Request)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	lasts := 24 * time.Hour
+	der, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{
+		SerialNumber: big.NewInt(1), NotBefore: from, NotAfter: from.Add(lasts),
+	}, ca.Certificate, stub.PublicKey, ca.Key)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	at := func(after time.Duration) *metav1.Time { return ptr.To(metav1.NewTime(from.Add(after))) }
+	w.settle(name, certificatesv1.PodCertificateRequestConditionTypeIssued, certificatesv1.PodCertificateRequestStatus{
+		CertificateChain: string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})),
+		NotBefore:        at(0), BeginRefreshAt: at(lasts / 2), NotAfter: at(lasts),
+	})
+}
+
+// settle a request with a condition, and with what goes with it.
+func (w *world) settle(name, condition string, status certificatesv1.PodCertificateRequestStatus) {
+	w.t.Helper()
+	request := w.get(name)
+	request.Status = status
 	request.Status.Conditions = []metav1.Condition{{
-		Type: certificatesv1.PodCertificateRequestConditionTypeDenied, Status: metav1.ConditionTrue, Reason: "Test", LastTransitionTime: metav1.Now(),
+		Type: condition, Status: metav1.ConditionTrue, Reason: "Test", LastTransitionTime: metav1.Now(),
 	}}
 	_, err := w.Admin.CertificatesV1().PodCertificateRequests(w.Namespace).UpdateStatus(w.t.Context(), request, metav1.UpdateOptions{})
 	if err != nil {
@@ -185,21 +220,23 @@ func section(t *testing.T, interval, threshold time.Duration) *schema.PodCertifi
 func TestAcceptance01And02_RequestsGoAfterAQuarterOfAnHour(t *testing.T) {
 	t.Parallel()
 	w := start(t)
-	pending, denied := w.request("pending"), w.request("denied")
+	pending, denied, issued := w.request("pending"), w.request("denied"), w.request("issued")
 	w.deny("denied")
+	w.issue("issued")
 	for range 2 { // 10 min
 		w.idle()
 		w.clock.Step(5*time.Minute + time.Second)
 	}
 	w.idle()
-	for _, name := range []string{"pending", "denied"} {
+	for _, name := range []string{"pending", "denied", "issued"} {
 		if w.get(name) == nil {
 			t.Errorf("%s went before its time", name)
 		}
 	}
-	w.age(denied, 16*time.Minute)
+	w.age(issued, 16*time.Minute)
 	w.deleted(pending, 15*time.Minute, 20*time.Minute)
 	w.deleted(denied, 15*time.Minute, 20*time.Minute)
+	w.deleted(issued, 15*time.Minute, 20*time.Minute)
 }
 
 func TestAcceptance03_APassIsMadeAtTheStart(t *testing.T) {
@@ -242,11 +279,9 @@ func TestAcceptance04_ARequestThatIsHeldKeepsNoOther(t *testing.T) {
 
 func TestAcceptance05_AnAPIServerThatDoesNotServeThem(t *testing.T) {
 	t.Parallel()
-	descriptor := podcertificatecleaner.Descriptor()
-	if len(descriptor.Requires) != 1 || descriptor.Requires[0] != requestResource {
-		t.Errorf("requires %v, want %v", descriptor.Requires, requestResource)
-	}
-	cp, err := controlplane.Start(t.Context(), controlplane.Options{APIServerArgs: []string{"--feature-gates=PodCertificateRequest=false"}})
+	cp, err := controlplane.Start(t.Context(), controlplane.Options{
+		Audit: true, APIServerArgs: []string{"--feature-gates=PodCertificateRequest=false"},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -255,24 +290,28 @@ func TestAcceptance05_AnAPIServerThatDoesNotServeThem(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	for _, test := range []struct {
-		cp     *controlplane.ControlPlane
-		served bool
-	}{{cp, false}, {controlplane.Shared(t), true}} {
-		served := discovery.New(discovery.Options{Client: harness.Client(t, test.cp.AdminConfig()).Discovery(), Interval: time.Minute})
-		ctx, cancel := context.WithCancel(t.Context())
-		var polling sync.WaitGroup
-		polling.Go(func() { served.Run(ctx) })
-		select {
-		case <-served.Ready():
-		case <-time.After(soon):
-			t.Errorf("the served resources are not known: %v", served.Err())
+	other := csrcleaner.Descriptor()
+	m := harness.StartManager(t, cp, harness.ManagerOptions{}, podcertificatecleaner.Descriptor(), other)
+	m.AwaitState(podcertificatecleaner.Descriptor().Name(), "Unavailable", "does not serve podcertificaterequests")
+	m.AwaitState(other.Name(), "Running", "")
+	// By the time the other one has asked, this one would have, too.
+	requested := func(resource string) []auditv1.Event {
+		entries, err := cp.Audit().Requests(0, func(entry auditv1.Event) bool {
+			return entry.ObjectRef != nil && entry.ObjectRef.Resource == resource
+		})
+		if err != nil {
+			t.Fatal(err)
 		}
-		if got := served.Served(requestResource); got != test.served {
-			t.Errorf("the engine takes them for served: %t, want %t", got, test.served)
+		return entries
+	}
+	harness.Eventually(t, soon, "requests of "+other.Name(), func(context.Context) error {
+		if len(requested("certificatesigningrequests")) == 0 {
+			return errors.New("none yet")
 		}
-		cancel()
-		polling.Wait()
+		return nil
+	})
+	if entries := requested(requestResource.Resource); len(entries) > 0 {
+		t.Errorf("asked for what is not served: %+v", entries)
 	}
 }
 

@@ -265,7 +265,8 @@ func TestAnotherQuotaOfTheNameHasAnotherAccount(t *testing.T) {
 	b.open(first)
 	old := b.get(newAccount(b.clock, first).key)
 	old.landed(list("pods", "1"))
-	b.update(second)
+	b.close(old.key)
+	b.open(second)
 	if a := b.get(old.key); a == old || a.seen() != second || len(a.credits) > 0 {
 		t.Errorf("account %+v", a)
 	}

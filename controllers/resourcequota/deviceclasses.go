@@ -1,9 +1,12 @@
 package resourcequota
 
 import (
+	"errors"
+	"slices"
 	"strings"
 
 	resourceapi "k8s.io/api/resource/v1"
+	quota "k8s.io/apiserver/pkg/quota/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
 )
@@ -33,6 +36,14 @@ func (c *quotaController) deviceClasses() deviceClasses {
 	return deviceClasses{monitor.Informer.Indexer()}
 }
 
+var errClassesUnknown = errors.New("count claims of extended resources: the DeviceClasses that provide them are not known yet")
+
+// classesUnknown tells that DeviceClasses are served, but not known yet.
+func (c *quotaController) classesUnknown() bool {
+	state, ok := c.monitors.State(deviceClassResource.GroupResource())
+	return ok && state.Resource == deviceClassResource && !state.Synced
+}
+
 // provide tells whether some class provides the devices of an extended resource,
 // by its own name or by the one that is made of the name of the class.
 func (d deviceClasses) provide(resource string) bool {
@@ -60,32 +71,31 @@ func (d deviceClasses) extendedResource(class string) string {
 	return ptr.Deref(found.Spec.ExtendedResourceName, "")
 }
 
-// deviceClassHandler counts quotas again that limit requests of extended
-// resources, when another class provides one.
-func (c *quotaController) deviceClassHandler() cache.ResourceEventHandler {
-	recount := func() {
-		for _, a := range c.books.all() {
-			for name := range a.seen().Spec.Hard {
-				if ofExtended(name) {
-					c.queue.AddAfter(a.key, gather)
-					break
-				}
-			}
+// recountExtended counts quotas again that limit requests of extended resources.
+func (c *quotaController) recountExtended() {
+	for _, a := range c.books.all() {
+		if slices.ContainsFunc(quota.ResourceNames(a.seen().Spec.Hard), ofExtended) {
+			c.queue.AddAfter(a.key, gather)
 		}
 	}
+}
+
+// deviceClassHandler tells of classes that provide another extended resource.
+// Those of the initial list are known when the monitor has synced.
+func (c *quotaController) deviceClassHandler() cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerDetailedFuncs{
 		AddFunc: func(_ any, isInInitialList bool) {
 			if !isInInitialList {
-				recount()
+				c.recountExtended()
 			}
 		},
 		UpdateFunc: func(before, after any) {
 			b, bOK := before.(*resourceapi.DeviceClass)
 			a, aOK := after.(*resourceapi.DeviceClass)
 			if bOK && aOK && !ptr.Equal(a.Spec.ExtendedResourceName, b.Spec.ExtendedResourceName) {
-				recount()
+				c.recountExtended()
 			}
 		},
-		DeleteFunc: func(any) { recount() },
+		DeleteFunc: func(any) { c.recountExtended() },
 	}
 }

@@ -92,6 +92,10 @@ func (c *quotaController) monitorEnded(gvr apischema.GroupVersionResource) {
 
 // monitorSynced has the quotas counted that could not be without the monitor.
 func (c *quotaController) monitorSynced(m *monitors.Monitor) {
+	if m.Resource == deviceClassResource {
+		c.recountExtended()
+		return
+	}
 	e := c.registry.Get(m.Resource.GroupResource())
 	if e == nil {
 		return

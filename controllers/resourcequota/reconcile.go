@@ -2,18 +2,22 @@ package resourcequota
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apischema "k8s.io/apimachinery/pkg/runtime/schema"
 	quota "k8s.io/apiserver/pkg/quota/v1"
 	"k8s.io/apiserver/pkg/quota/v1/generic"
 
 	"github.com/wheelhouse-project/wheelhouse/controllers/internal/monitors"
+	"github.com/wheelhouse-project/wheelhouse/controllers/internal/notfound"
 	"github.com/wheelhouse-project/wheelhouse/runtime/work"
 )
 
@@ -43,6 +47,10 @@ func (c *quotaController) reconcile(ctx context.Context, key work.ObjectName) (w
 		return work.Result{}, nil // they have just changed, whose event adds it again
 	}
 	usage, countErr := quota.CalculateUsage(q.Namespace, q.Spec.Scopes, q.Spec.Hard, sources.registry, q.Spec.ScopeSelector)
+	if sources.extended && c.classesUnknown() {
+		maps.DeleteFunc(usage, func(name corev1.ResourceName, _ resource.Quantity) bool { return ofExtended(name) })
+		countErr = errors.Join(countErr, errClassesUnknown)
+	}
 
 	// 2. Names that nobody can count keep their value.
 	used, kept := quota.Mask(q.Status.Used, quota.ResourceNames(q.Spec.Hard)), map[corev1.ResourceName]hold{}
@@ -84,7 +92,7 @@ func (c *quotaController) write(ctx context.Context, a *account, q *corev1.Resou
 	changed.Status = corev1.ResourceQuotaStatus{Hard: changed.Spec.Hard.DeepCopy(), Used: used}
 	written, err := c.client.CoreV1().ResourceQuotas(q.Namespace).UpdateStatus(ctx, changed, metav1.UpdateOptions{})
 	switch {
-	case apierrors.IsNotFound(err):
+	case notfound.ByAPIServer(err):
 		return nil
 	case err != nil:
 		return fmt.Errorf("write the status of resource quota %s: %w", a.key, err)
@@ -153,11 +161,15 @@ type sources struct {
 	// resources that they count, and those of each name.
 	resources []apischema.GroupResource
 	byName    map[corev1.ResourceName][]apischema.GroupResource
+	// extended tells whether it limits requests of extended resources, of which
+	// the DeviceClasses say which claims count.
+	extended bool
 }
 
 func (c *quotaController) sources(hard corev1.ResourceList) sources {
 	found := sources{registry: generic.NewRegistry(nil), byName: map[corev1.ResourceName][]apischema.GroupResource{}}
 	names := quota.ResourceNames(hard)
+	found.extended = slices.ContainsFunc(names, ofExtended)
 	for _, e := range c.registry.List() {
 		matched := e.MatchingResources(names)
 		if len(matched) == 0 {
@@ -214,7 +226,11 @@ func (c *quotaController) usable(resource apischema.GroupResource) bool {
 func (c *quotaController) await(key work.ObjectName, sources sources) bool {
 	c.waiting.mu.Lock()
 	defer c.waiting.mu.Unlock()
-	for _, resource := range sources.resources {
+	resources := sources.resources
+	if sources.extended {
+		resources = append(slices.Clone(resources), deviceClassResource.GroupResource())
+	}
+	for _, resource := range resources {
 		state, ok := c.monitors.State(resource)
 		if ok && !state.Synced && !state.Failing && state.Age < monitors.SyncTimeout {
 			c.waiting.keys[key] = struct{}{}

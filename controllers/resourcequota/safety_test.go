@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apischema "k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
 
 	"github.com/wheelhouse-project/wheelhouse/controllers/garbagecollector"
 	"github.com/wheelhouse-project/wheelhouse/controllers/resourcequota"
@@ -139,6 +140,55 @@ func TestATypeThatCannotBeListedHidesNoOther(t *testing.T) {
 	w.used("q", amounts{"pods": "0"})
 	mend()
 	w.used("q", amounts{"pods": "0", "services": "0"})
+}
+
+// Which claims are requests of an extended resource, the DeviceClasses tell.
+// Nothing is given back, and nothing taken for counted, while they are not known.
+func TestClaimsAreNotForgottenWhileDeviceClassesCannotBeListed(t *testing.T) {
+	t.Parallel()
+	const requests = "requests.example.com/quota-slow"
+	w := newWorld(t)
+	w.deviceClass("quota-slow", ptr.To("example.com/quota-slow"))
+	w.claim("c", exactly("quota-slow", 2), nil)
+	w.create("known", amounts{"pods": "5", requests: "5"})
+	w.create("new", amounts{"pods": "5", requests: "5"})
+	w.falsify("known", amounts{requests: "2"})
+	mend := w.engine.Proxy.Answer(func(r apiproxy.Request) bool {
+		return r.Resource.Resource == "deviceclasses" && (r.Verb == "list" || r.Verb == "watch")
+	}, http.StatusServiceUnavailable, 0)
+	w.instance = w.engine.Start(resourcequota.Descriptor(), section(0))
+	w.used("known", amounts{"pods": "0"})
+	w.used("new", amounts{"pods": "0"})
+	harness.Throughout(t, briefly, "use of what cannot be counted", func(ctx context.Context) error {
+		if used, ok := w.get("new").Status.Used[requests]; ok {
+			return fmt.Errorf("%s of the new quota are used", used.String())
+		}
+		return w.shows(ctx, "known", amounts{requests: "2"})
+	})
+	mend()
+	w.used("new", amounts{requests: "2"})
+	w.deleteClaim("c")
+	w.used("known", amounts{requests: "0"})
+	w.used("new", amounts{requests: "0"})
+}
+
+// A 404 that no API server has given does not say that the quota is gone.
+func TestA404OfAProxyDoesNotEndACount(t *testing.T) {
+	t.Parallel()
+	w := running(t)
+	isWrite := func(r apiproxy.Request) bool {
+		return r.Resource == corev1.Resource("resourcequotas") && r.Subresource == "status" && r.Verb == "update"
+	}
+	mend := w.engine.Proxy.Answer(isWrite, http.StatusNotFound, 0)
+	w.create("q", amounts{"pods": "5"})
+	harness.Eventually(t, soon, "second attempt", func(context.Context) error {
+		if n := len(w.engine.Proxy.Requests(isWrite)); n < 2 {
+			return fmt.Errorf("%d attempts", n)
+		}
+		return nil
+	})
+	mend()
+	w.counted("q")
 }
 
 func TestMonitorsAreSharedWithTheGarbageCollector(t *testing.T) {

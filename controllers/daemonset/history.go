@@ -14,10 +14,12 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/wheelhouse-project/wheelhouse/controllers/internal/claim"
-	"github.com/wheelhouse-project/wheelhouse/controllers/internal/notfound"
 	"github.com/wheelhouse-project/wheelhouse/controllers/internal/ownerindex"
+	"github.com/wheelhouse-project/wheelhouse/controllers/internal/podcontrol"
 	"github.com/wheelhouse-project/wheelhouse/controllers/internal/revisions"
 	"github.com/wheelhouse-project/wheelhouse/controllers/internal/templatehash"
+	"github.com/wheelhouse-project/wheelhouse/controllers/internal/uidguard"
+	"github.com/wheelhouse-project/wheelhouse/runtime/work"
 )
 
 // hashLabel is on revisions and on the pods that were made by them.
@@ -36,7 +38,7 @@ type history struct {
 // syncHistory makes sure that the current template has exactly one revision, which has
 // the highest number. pods are all of the DaemonSet's.
 func (c *daemonSetController) syncHistory(
-	ctx context.Context, ds *appsv1.DaemonSet, selector labels.Selector, pods []*v1.Pod,
+	ctx context.Context, key work.ObjectName, ds *appsv1.DaemonSet, selector labels.Selector, pods []*v1.Pod,
 ) (history, error) {
 	all, err := c.claimRevisions(ctx, ds, selector)
 	if err != nil {
@@ -50,7 +52,7 @@ func (c *daemonSetController) syncHistory(
 	number := revisions.NextNumber(h.old)
 	switch {
 	case len(same) == 0:
-		h.current, err = c.snapshot(ctx, ds, data, number)
+		h.current, err = c.snapshot(ctx, key, ds, data, number)
 	case len(same) > 1:
 		h.current, err = c.mergeDuplicates(ctx, same, pods)
 	default:
@@ -113,16 +115,24 @@ func (c *daemonSetController) claimRevisions(
 	return claimed, nil
 }
 
-// snapshot makes a revision of the current template.
+// snapshot makes a revision of the current template. In a namespace that is being
+// deleted it is one that exists nowhere.
 func (c *daemonSetController) snapshot(
-	ctx context.Context, ds *appsv1.DaemonSet, data []byte, number int64,
+	ctx context.Context, key work.ObjectName, ds *appsv1.DaemonSet, data []byte, number int64,
 ) (*appsv1.ControllerRevision, error) {
 	hash := templatehash.Compute(&ds.Spec.Template, ds.Status.CollisionCount)
 	wanted := revisions.Snapshot{
 		Owner: ds, OwnerKind: controllerKind, Template: &ds.Spec.Template, Data: data, Number: number,
 		Name: revisions.Name(ds.Name, hash), Hash: hash, HashLabel: hashLabel,
 	}
+	if c.doomed.Has(key, ds.UID) {
+		return wanted.Revision(), nil
+	}
 	revision, _, err := revisions.Create(ctx, c.client, wanted.Revision())
+	c.doomed.Note(key, ds.UID, err)
+	if podcontrol.NamespaceTerminating(err) {
+		return wanted.Revision(), nil
+	}
 	if apierrors.IsAlreadyExists(err) {
 		return nil, c.noteCollision(ctx, ds, err)
 	}
@@ -188,7 +198,7 @@ func (c *daemonSetController) relabel(ctx context.Context, pod *v1.Pod, hash str
 		return nil, fmt.Errorf("label pod %s: %w", pod.Name, err)
 	}
 	relabelled, err := c.client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.MergePatchType, patch, metav1.PatchOptions{})
-	if notfound.ByAPIServer(err) {
+	if uidguard.Gone(err) {
 		return pod, nil
 	}
 	if err != nil {

@@ -2,6 +2,7 @@ package daemonset_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -244,6 +245,44 @@ func TestAcceptance19_TerminatingNamespaceIsNoFailure(t *testing.T) {
 	}
 	if events, _, err := c.events(t.Context(), "agent", "FailedCreate"); err != nil || len(events) > 0 {
 		t.Errorf("events %v, %v", events, err)
+	}
+}
+
+// A revision that cannot be made any more is asked for once, and keeps nothing
+// else from being told. No pod goes for a template that no new one can have.
+func TestAcceptance19_TerminatingNamespaceRefusesARevision(t *testing.T) {
+	t.Parallel()
+	c := start(t, 2)
+	c.create(newDaemonSet("agent"))
+	c.waitForPods("agent", 1, 2)
+	c.waitForStatus("agent", status{desired: 2, current: 2, updated: 2})
+	revision := c.waitForRevisions("agent", 1)[0]
+	c.Terminate(c.ns)
+	c.Proxy.Forget()
+	if err := c.client.AppsV1().ControllerRevisions(c.ns).Delete(t.Context(), revision.Name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	refused := func() int {
+		return len(c.Proxy.Requests(func(r apiproxy.Request) bool {
+			return r.Resource.Resource == "controllerrevisions" && r.Verb == "create" && r.Code == http.StatusForbidden
+		}))
+	}
+	harness.Eventually(t, soon, "a refusal", func(context.Context) error {
+		if refused() == 0 {
+			return errors.New("none")
+		}
+		return nil
+	})
+	for _, tag := range []string{"2", "3"} {
+		c.change("agent", image(tag))
+		c.waitForStatus("agent", status{desired: 2, current: 2})
+	}
+	c.always("agent", "the pods of before", images(2, 0))
+	if n := refused(); n != 1 {
+		t.Errorf("%d refused revisions", n)
+	}
+	if status := c.controller.Work(); status.LastError != "" {
+		t.Errorf("last error: %s", status.LastError)
 	}
 }
 

@@ -54,7 +54,7 @@ func (c *daemonSetController) reconcile(ctx context.Context, key work.ObjectName
 	if err != nil {
 		return work.Result{}, err
 	}
-	h, err := c.syncHistory(ctx, ds, selector, pods)
+	h, err := c.syncHistory(ctx, key, ds, selector, pods)
 	if err != nil {
 		return work.Result{}, err
 	}
@@ -108,7 +108,8 @@ func (c *daemonSetController) act(
 	if !settling.isEmpty() {
 		return c.apply(ctx, key, ds, p.version, settling), settling.retryAfter
 	}
-	if ds.Spec.UpdateStrategy.Type != appsv1.RollingUpdateDaemonSetStrategyType {
+	// Where no pod can be made any more a roll-out would only take pods away.
+	if ds.Spec.UpdateStrategy.Type != appsv1.RollingUpdateDaemonSetStrategyType || c.doomed.Has(key, ds.UID) {
 		return outcome{}, settling.retryAfter
 	}
 	b, err := boundsOf(ds, p.desired())

@@ -8,7 +8,7 @@ import (
 )
 
 // Doomed remembers the owners whose namespace is being deleted, which nothing
-// undoes: no pod can be created for them any more. Losing it costs a request.
+// undoes: no pod, nor anything else, can be created for them any more. Losing it costs a request.
 // Its methods may be called concurrently.
 type Doomed struct {
 	mu     sync.Mutex
@@ -18,8 +18,8 @@ type Doomed struct {
 // NewDoomed returns an empty memory.
 func NewDoomed() *Doomed { return &Doomed{owners: map[cache.ObjectName]types.UID{}} }
 
-// Note keeps owner if err, of the creation of a pod, says that its namespace is
-// being deleted. err may be nil.
+// Note keeps owner if err, of a creation, says that its namespace is being
+// deleted. err may be nil.
 func (d *Doomed) Note(owner cache.ObjectName, uid types.UID, err error) {
 	if !NamespaceTerminating(err) {
 		return

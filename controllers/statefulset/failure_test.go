@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"net/http"
 	"testing"
 	"time"
 
@@ -168,6 +169,38 @@ func TestTerminatingNamespace(t *testing.T) {
 		}
 		return err
 	})
+	if status := c.controller.Work(); status.LastError != "" {
+		t.Errorf("last error: %s", status.LastError)
+	}
+}
+
+// A revision that cannot be made any more is asked for once, and keeps the
+// status from nothing.
+func TestTerminatingNamespaceRefusesARevision(t *testing.T) {
+	t.Parallel()
+	c := start(t, harness.Options{})
+	c.running(newSet("web", 2, withoutClaims))
+	uids := []types.UID{c.uid("web-0"), c.uid("web-1")}
+	c.Terminate(c.ns)
+	c.Proxy.Forget()
+	for _, tag := range []string{"2", "3"} {
+		set := c.change("web", image(tag))
+		c.waitForStatus("web", "the new generation", func(now *appsv1.StatefulSet) string {
+			if now.Status.ObservedGeneration < set.Generation {
+				return "it is not observed"
+			}
+			return counts(2, 2, 2, 2, 0)(now)
+		})
+	}
+	refused := c.Proxy.Requests(func(r apiproxy.Request) bool {
+		return r.Resource.Resource == "controllerrevisions" && r.Verb == "create" && r.Code == http.StatusForbidden
+	})
+	if len(refused) != 1 {
+		t.Errorf("%d refused revisions", len(refused))
+	}
+	if c.uid("web-0") != uids[0] || c.uid("web-1") != uids[1] {
+		t.Error("pods were replaced")
+	}
 	if status := c.controller.Work(); status.LastError != "" {
 		t.Errorf("last error: %s", status.LastError)
 	}

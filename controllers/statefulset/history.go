@@ -15,6 +15,7 @@ import (
 
 	"github.com/wheelhouse-project/wheelhouse/controllers/internal/claim"
 	"github.com/wheelhouse-project/wheelhouse/controllers/internal/ownerindex"
+	"github.com/wheelhouse-project/wheelhouse/controllers/internal/podcontrol"
 	"github.com/wheelhouse-project/wheelhouse/controllers/internal/revisions"
 )
 
@@ -115,7 +116,8 @@ func (p *pass) updateRevision(ctx context.Context, data []byte) (*appsv1.Control
 	return p.newRevision(ctx, data, next, deleting)
 }
 
-// newRevision makes a revision, under another name if another revision has the first.
+// newRevision makes a revision, under another name if another revision has the
+// first. In a namespace that is being deleted it is one that exists nowhere.
 func (p *pass) newRevision(ctx context.Context, data []byte, number int64, deleting bool) (*appsv1.ControllerRevision, error) {
 	hash := revisions.HashData(data, p.collisions)
 	for name := revisions.Name(p.set.Name, hash); ; name = revisions.Name(p.set.Name, revisions.HashData(data, p.collisions)) {
@@ -132,12 +134,16 @@ func (p *pass) newRevision(ctx context.Context, data []byte, number int64, delet
 		if there := p.namesake(revision); there != nil {
 			return there, nil
 		}
-		if deleting {
+		if deleting || p.doomed.Has(p.key, p.set.UID) {
 			return revision, nil
 		}
 		created, _, err := revisions.Create(ctx, p.client, revision)
 		if err == nil {
 			return created, nil
+		}
+		p.doomed.Note(p.key, p.set.UID, err)
+		if podcontrol.NamespaceTerminating(err) {
+			return revision, nil
 		}
 		p.unsure.Note(p.key, err)
 		if !apierrors.IsAlreadyExists(err) {

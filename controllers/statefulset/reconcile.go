@@ -103,9 +103,6 @@ func (p *pass) run(ctx context.Context) (work.Result, error) {
 		return work.Result{}, err
 	}
 	if err := p.findRevisions(ctx); err != nil {
-		if podcontrol.NamespaceTerminating(err) {
-			return work.Result{}, nil
-		}
 		return work.Result{}, err
 	}
 	if p.set.Spec.UpdateStrategy.Type == appsv1.RecreateStatefulSetStrategyType && !p.recreate {

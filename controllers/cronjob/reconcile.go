@@ -31,8 +31,11 @@ const farAway = 30 * 24 * time.Hour
 func (c *cronJobController) reconcile(ctx context.Context, key work.ObjectName) (work.Result, error) {
 	// 1. The garbage collector cares for the Jobs of one that is gone.
 	stored, children, err := c.lookUp(ctx, key)
-	if err != nil || stored == nil {
-		return work.Result{}, err
+	if err != nil {
+		return work.Result{RequeueAfter: c.nextTime(stored)}, err
+	}
+	if stored == nil {
+		return work.Result{}, nil
 	}
 
 	// 2. Everything changes the status of a copy, which is written once, at the end.
@@ -50,7 +53,8 @@ func (c *cronJobController) reconcile(ctx context.Context, key work.ObjectName) 
 	return work.Result{RequeueAfter: wait}, err
 }
 
-// lookUp returns a CronJob, nil if it is gone, and its Jobs.
+// lookUp returns a CronJob, nil if it is gone, and its Jobs. Beside an error it
+// returns what the cache has, nil if that is nothing.
 func (c *cronJobController) lookUp(ctx context.Context, key work.ObjectName) (*batchv1.CronJob, []*batchv1.Job, error) {
 	obj, exists, err := c.cronJobs.GetByKey(key.String())
 	if err != nil || !exists {
@@ -62,7 +66,7 @@ func (c *cronJobController) lookUp(ctx context.Context, key work.ObjectName) (*b
 	}
 	children, err := ownerindex.Owned[*batchv1.Job](c.jobs, ownerindex.OwnerOf(cronJobKind.Kind, cached))
 	if err != nil {
-		return nil, nil, fmt.Errorf("look up jobs of cronjob %s: %w", key, err)
+		return cached, nil, fmt.Errorf("look up jobs of cronjob %s: %w", key, err)
 	}
 	for _, job := range children {
 		if !unlisted(cached, job) {
@@ -75,7 +79,7 @@ func (c *cronJobController) lookUp(ctx context.Context, key work.ObjectName) (*b
 		case notfound.ByAPIServer(err), err == nil && live.UID != cached.UID:
 			return nil, nil, nil
 		case err != nil:
-			return nil, nil, fmt.Errorf("get cronjob %s: %w", key, err)
+			return cached, nil, fmt.Errorf("get cronjob %s: %w", key, err)
 		}
 		return live, children, nil
 	}
@@ -102,6 +106,19 @@ func (c *cronJobController) act(ctx context.Context, cronJob *batchv1.CronJob, c
 	return c.untilNext(times, since(cronJob), now), err
 }
 
+// nextTime is how long to wait for the next time of a CronJob about which nothing
+// could be done; 0 if none is to be waited for.
+func (c *cronJobController) nextTime(cronJob *batchv1.CronJob) time.Duration {
+	if cronJob == nil || cronJob.DeletionTimestamp != nil {
+		return 0
+	}
+	times, ok := c.timetable(cronJob)
+	if !ok {
+		return 0
+	}
+	return c.untilNext(times, since(cronJob), c.clock.Now())
+}
+
 // untilNext is how long to wait for the first time after begun and after looked,
 // when it was looked for what is due. It may have passed since.
 func (c *cronJobController) untilNext(times timetable, begun, looked time.Time) time.Duration {
@@ -119,11 +136,9 @@ func (c *cronJobController) untilNext(times timetable, begun, looked time.Time) 
 // present: because it is suspended, or for a reason that is told in an event
 // and that only a change of the CronJob removes.
 func (c *cronJobController) timetable(cronJob *batchv1.CronJob) (timetable, bool) {
-	if zone := cronJob.Spec.TimeZone; zone != nil {
-		if _, err := c.zones.load(*zone); err != nil {
-			c.events.Eventf(cronJob, v1.EventTypeWarning, unknownTimeZone, "invalid timeZone: %q: %s", *zone, err)
-			return timetable{}, false
-		}
+	if err := c.zones.check(cronJob); err != nil {
+		c.events.Eventf(cronJob, v1.EventTypeWarning, unknownTimeZone, "invalid timeZone: %q: %s", *cronJob.Spec.TimeZone, err)
+		return timetable{}, false
 	}
 	if ptr.Deref(cronJob.Spec.Suspend, false) {
 		return timetable{}, false

@@ -36,6 +36,7 @@ type bench struct {
 	client *fake.Clientset
 	events *record.FakeRecorder
 	key    work.ObjectName
+	group  *work.Group
 }
 
 func newBench(t *testing.T, cronJob *batchv1.CronJob) *bench {
@@ -56,10 +57,10 @@ func newBench(t *testing.T, cronJob *batchv1.CronJob) *bench {
 		clock:    clock.RealClock{}, // that of the bubble, in a bubble
 		skew:     prometheus.NewHistogram(prometheus.HistogramOpts{Name: "skew"}),
 	}
-	group := work.NewGroup(work.GroupOptions{Name: "cronjob", Logger: b.logger, Clock: clock.RealClock{}})
-	b.queue = work.NewQueue(group, work.Options[work.ObjectName]{Name: "cronjob", Reconcile: b.reconcile})
+	b.group = work.NewGroup(work.GroupOptions{Name: "cronjob", Logger: b.logger, Clock: clock.RealClock{}})
+	b.queue = work.NewQueue(b.group, work.Options[work.ObjectName]{Name: "cronjob", Reconcile: b.reconcile})
 	t.Cleanup(func() {
-		if err := group.Drain(context.Background()); err != nil {
+		if err := b.group.Drain(context.Background()); err != nil {
 			t.Error(err)
 		}
 	})
@@ -206,17 +207,34 @@ func TestUnparseableChange(t *testing.T) {
 	t.Parallel()
 	before := scheduled("* * * * *", "UTC", time.Now())
 	b := newBench(t, before)
-	for _, change := range []func(*batchv1.CronJob){
-		func(cronJob *batchv1.CronJob) { cronJob.Spec.Schedule = "TZ=0" },
-		func(cronJob *batchv1.CronJob) { cronJob.Spec.TimeZone = ptr.To("No/Where") },
-	} {
+	for _, zone := range []string{"UTC", "No/Where"} {
 		after := before.DeepCopy()
-		change(after)
+		after.Spec.Schedule, after.Spec.TimeZone = "every day", ptr.To(zone)
 		b.updated(before, after)
 		if events := b.told(); len(events) != 1 ||
 			!strings.HasPrefix(events[0], "Warning UnParseableCronJobSchedule unparseable schedule for cronjob: ") {
 			t.Errorf("events %q", events)
 		}
+	}
+	if status := b.group.Status(); status.Depth > 0 {
+		t.Errorf("work %+v", status)
+	}
+}
+
+// A change to a time zone that cannot be loaded leaves the schedule as good as it
+// was: it is for the reconcile to tell of the zone, and at once.
+func TestChangeToAnUnknownTimeZone(t *testing.T) {
+	t.Parallel()
+	before := scheduled("0 0 1 1 *", "UTC", time.Now())
+	b := newBench(t, before)
+	after := before.DeepCopy()
+	after.Spec.TimeZone = ptr.To("No/Where")
+	b.updated(before, after)
+	if events := b.told(); len(events) > 0 {
+		t.Errorf("events %q", events)
+	}
+	if status := b.group.Status(); status.Depth != 1 {
+		t.Errorf("work %+v", status)
 	}
 }
 
@@ -395,6 +413,40 @@ func TestUnknownActiveJobsStartNoOther(t *testing.T) {
 			t.Errorf("status %+v", status)
 		}
 	})
+}
+
+// Nor is it while the CronJob itself cannot be read.
+func TestTheNextTimeIsKeptWhenTheCronJobCannotBeRead(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		change func(*batchv1.CronJob)
+		want   time.Duration
+	}{
+		{"scheduled", func(*batchv1.CronJob) {}, 59*time.Second + padding},
+		{"suspended", func(cronJob *batchv1.CronJob) { cronJob.Spec.Suspend = ptr.To(true) }, 0},
+		{"being deleted", func(cronJob *batchv1.CronJob) {
+			cronJob.DeletionTimestamp, cronJob.Finalizers = ptr.To(metav1.Now()), []string{"example.com/hold"}
+		}, 0},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				cronJob := scheduled("* * * * *", "UTC", time.Now())
+				test.change(cronJob)
+				b := newBench(t, cronJob)
+				pass(61 * time.Second)
+				if err := b.jobs.Add(&batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: cronJob.Namespace, Name: "by-hand", UID: "by hand",
+					OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(cronJob, cronJobKind)}}}); err != nil {
+					t.Fatal(err)
+				}
+				down := errors.New("down")
+				b.client.PrependReactor("get", "cronjobs", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, down })
+				result, err := b.reconcile(t.Context(), b.key)
+				if !errors.Is(err, down) || result.RequeueAfter != test.want {
+					t.Errorf("got %v, %v; want the failure and %s", result, err, test.want)
+				}
+			})
+		})
+	}
 }
 
 // What a status lists without the CronJob being its controller is neither

@@ -47,7 +47,7 @@ func (c *cronJobController) updated(before, after *batchv1.CronJob) {
 		c.events.Eventf(after, v1.EventTypeWarning, unparseableChange, "unparseable schedule for cronjob: %s", err)
 		return
 	}
-	if times.next(since(after)).IsZero() {
+	if c.zones.check(after) != nil || times.next(since(after)).IsZero() {
 		c.queue.Add(key) // to say so
 		return
 	}

@@ -3,6 +3,8 @@ package cronjob
 import (
 	"sync"
 	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
 )
 
 // mostZones is more than there are; who names them in ever new ways must not
@@ -14,6 +16,15 @@ const mostZones = 1000
 type zoneCache struct {
 	mu     sync.Mutex
 	loaded map[string]*time.Location
+}
+
+// check returns why the time zone of a CronJob cannot be loaded.
+func (z *zoneCache) check(cronJob *batchv1.CronJob) error {
+	if cronJob.Spec.TimeZone == nil {
+		return nil
+	}
+	_, err := z.load(*cronJob.Spec.TimeZone)
+	return err
 }
 
 // load is time.LoadLocation.

@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/metadata"
 
 	"github.com/wheelhouse-project/wheelhouse/controllers/internal/notfound"
+	"github.com/wheelhouse-project/wheelhouse/controllers/internal/uidguard"
 )
 
 // writeAttempts with ever newer versions of an object that others change all the time.
@@ -144,7 +145,7 @@ func (c *collector) patch(ctx context.Context, s *subject, kind types.PatchType,
 	}
 	patched, err := c.resource(s).Patch(ctx, s.name, kind, body, metav1.PatchOptions{})
 	switch {
-	case notfound.ByAPIServer(err):
+	case uidguard.Gone(err):
 		return nil, nil
 	case err != nil:
 		return nil, err

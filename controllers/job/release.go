@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/wheelhouse-project/wheelhouse/controllers/internal/notfound"
+	"github.com/wheelhouse-project/wheelhouse/controllers/internal/uidguard"
 )
 
 // finalizerPatch has the pod's UID as precondition.
@@ -57,8 +57,7 @@ func (c *jobController) track(ctx context.Context, pod *v1.Pod) error {
 	return nil
 }
 
-// patch returns false if the pod is gone. If another one has its name now, the
-// conflict is resolved by the cache, which will tell.
+// patch returns false if the pod is gone.
 func (c *jobController) patch(ctx context.Context, pod *v1.Pod, patch finalizerPatch) (found bool, err error) {
 	patch.Metadata.UID = pod.UID
 	body, err := json.Marshal(patch)
@@ -67,7 +66,7 @@ func (c *jobController) patch(ctx context.Context, pod *v1.Pod, patch finalizerP
 	}
 	_, err = c.control.Client.CoreV1().Pods(pod.Namespace).
 		Patch(ctx, pod.Name, types.StrategicMergePatchType, body, metav1.PatchOptions{})
-	if notfound.ByAPIServer(err) {
+	if uidguard.Gone(err) {
 		return false, nil
 	}
 	return err == nil, err

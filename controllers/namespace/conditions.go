@@ -12,6 +12,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/discovery"
+
+	"github.com/wheelhouse-project/wheelhouse/controllers/internal/notfound"
 )
 
 // conditions say what the sweep has found, all five of them.
@@ -120,7 +122,7 @@ func (c *namespaceController) writeConditions(ctx context.Context, n *corev1.Nam
 	n = n.DeepCopy()
 	n.Status.Conditions = merged
 	_, err := c.client.CoreV1().Namespaces().UpdateStatus(ctx, n, metav1.UpdateOptions{})
-	if err == nil || apierrors.IsNotFound(err) {
+	if err == nil || notfound.ByAPIServer(err) {
 		return
 	}
 	if apierrors.IsConflict(err) {

@@ -14,6 +14,7 @@ import (
 	"github.com/wheelhouse-project/wheelhouse/controllers/internal/notfound"
 	"github.com/wheelhouse-project/wheelhouse/controllers/internal/podcontrol"
 	"github.com/wheelhouse-project/wheelhouse/controllers/internal/podstatus"
+	"github.com/wheelhouse-project/wheelhouse/controllers/internal/uidguard"
 )
 
 // Condition that tells why a pod of a vanished node has failed, for those who
@@ -65,7 +66,7 @@ func (c *collector) end(ctx context.Context, why reason, pod *v1.Pod) error {
 	if !ended(pod) {
 		err := podstatus.Patch(ctx, c.client, pod, func(status *v1.PodStatus) { c.fail(status, why, pod.Generation) })
 		switch {
-		case notfound.ByAPIServer(err), apierrors.IsConflict(err):
+		case uidguard.Refused(err):
 			return nil
 		case err != nil:
 			return fmt.Errorf("set the phase to Failed: %w", err)

@@ -44,6 +44,35 @@ func TestANamesakeOfADeletedPodLives(t *testing.T) {
 	}
 }
 
+// A pod that has no outcome yet gets one first, by a patch.
+func TestANamesakeOfAnOrphanLives(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	former := w.pod("p", w.on("gone"), in(v1.PodRunning))
+	w.controller = w.Start(podgc.Descriptor(), section(0))
+	w.pass() // begins the quarantine of the node
+	release := w.Proxy.HoldWatches(pods.GroupResource())
+	defer release()
+	w.deletePod("p", 0)
+	successor := w.pod("p", in(v1.PodRunning))
+	if former.UID == successor.UID {
+		t.Fatal("it is the same pod")
+	}
+	refused := func() int { return w.answered("patch", "p", http.StatusUnprocessableEntity) }
+	for passes := 0; passes < 10 && refused() == 0; passes++ {
+		w.nextPass()
+	}
+	if refused() == 0 {
+		t.Error("no patch with the UID of the former pod")
+	}
+	release()
+	w.pass()
+	w.untouched(successor)
+	if got := w.counted(errorsTotal, "orphaned"); got != 0 {
+		t.Errorf("%g errors counted, although somebody else was just faster", got)
+	}
+}
+
 func TestAPodWhoseStatusCannotBeWrittenIsNotDeleted(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

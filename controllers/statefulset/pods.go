@@ -78,7 +78,7 @@ func (p *pass) updatePod(ctx context.Context, pod *v1.Pod, ordinal int) error {
 
 // updateFailed reports why a pod, or the owners of its claims, were not updated.
 func (p *pass) updateFailed(ctx context.Context, pod *v1.Pod, err error) error {
-	if !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) { // the cache's lag, which ends by itself
+	if !apierrors.IsConflict(err) && !notfound.ByAPIServer(err) { // the cache's lag, which ends by itself
 		p.failed(ctx, failedUpdate, "Update", pod.Name, err)
 	}
 	return fmt.Errorf("update pod %s: %w", pod.Name, err)

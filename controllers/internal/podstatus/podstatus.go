@@ -16,7 +16,8 @@ import (
 
 // Patch sends what change does to the status of pod, and nothing when it does
 // nothing. It never reaches another pod of the same name: the API server
-// answers with a conflict then. Pod, which may be a cache's, is not changed.
+// refuses the patch then, see package uidguard. Pod, which may be a cache's, is
+// not changed.
 func Patch(ctx context.Context, client kubernetes.Interface, pod *v1.Pod, change func(*v1.PodStatus)) error {
 	status := pod.Status.DeepCopy()
 	change(status)

@@ -16,12 +16,18 @@ import (
 // object of its name is another one.
 const uidField = "metadata.uid"
 
+// Gone tells that a patch with metadata.uid has changed nothing because its
+// object is not there any more: there is none of its name, or another one.
+func Gone(err error) bool {
+	return notfound.ByAPIServer(err) || apierrors.IsInvalid(err) && changesUID(err)
+}
+
 // Refused tells that a patch with metadata.uid, an apply among them, has changed
 // nothing because its object is gone, or another one has its name. It is true
 // also for a patch that lost against others at the same moment. So the object is
 // to be looked at again once the cache knows more.
 func Refused(err error) bool {
-	return notfound.ByAPIServer(err) || apierrors.IsConflict(err) || apierrors.IsInvalid(err) && changesUID(err)
+	return Gone(err) || apierrors.IsConflict(err)
 }
 
 func changesUID(err error) bool {

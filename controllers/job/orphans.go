@@ -20,7 +20,8 @@ import (
 )
 
 // releaseTime is ample for the cache of pods to show which of them were
-// released before their Job ended; those need no second request.
+// released before their Job ended; those need no second request. So long, too,
+// a pod that waits for being adopted is left to the Job at a time.
 const releaseTime = 5 * time.Second
 
 // orphanKey names what may hold the finalizer in vain: one pod, or, with a UID,
@@ -110,17 +111,25 @@ func (c *jobController) reconcileOrphan(ctx context.Context, key orphanKey) (wor
 		pods = []*v1.Pod{pod}
 	}
 	var orphaned []*v1.Pod
+	var wait time.Duration
 	for _, pod := range pods {
-		needed, err := c.needsFinalizer(ctx, pod, key.job)
-		if err != nil {
-			return work.Result{}, err
+		if !hasFinalizer(pod) {
+			continue
 		}
-		if hasFinalizer(pod) && !needed {
+		needed, err := c.needsFinalizer(ctx, pod, key.job)
+		switch {
+		case err != nil:
+			return work.Result{}, err
+		case !needed:
 			orphaned = append(orphaned, pod)
+		case metav1.GetControllerOfNoCopy(pod) == nil:
+			// The Job may end or go without having adopted it, of which no event
+			// leads to the pod.
+			wait = releaseTime
 		}
 	}
 	_, err := c.releaseAll(ctx, orphaned)
-	return work.Result{}, err
+	return work.Result{RequeueAfter: wait}, err
 }
 
 // needsFinalizer tells whether somebody is to count the pod yet. A Job that is

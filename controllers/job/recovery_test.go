@@ -233,6 +233,32 @@ func TestAcceptance22_OnlyOrphansOfBatchJobsAreReleased(t *testing.T) {
 	})
 }
 
+// What a Job was about to adopt is nobody's when the Job goes before it has.
+func TestPodsOfAJobThatCouldNotAdoptThemAreReleased(t *testing.T) {
+	t.Parallel()
+	c := start(t, harness.Options{})
+	j := c.create(newJob("work"))
+	c.waitForPods("work", 1)
+	refuse := func(r apiproxy.Request) bool {
+		return r.Verb == "patch" && r.Resource == podResource && r.Name == "orphan"
+	}
+	allow := c.Proxy.Answer(refuse, http.StatusInternalServerError, 0)
+	c.createPod(newPod("orphan", j, func(pod *v1.Pod) {
+		pod.OwnerReferences = nil
+		pod.Labels = j.Spec.Template.Labels
+	}))
+	harness.Eventually(t, soon, "a refused adoption", func(context.Context) error {
+		if len(c.Proxy.Requests(refuse)) == 0 {
+			return fmt.Errorf("none")
+		}
+		return nil
+	})
+	c.delete("work", metav1.DeletePropagationBackground)
+	c.waitUntilSeen()
+	allow()
+	c.released("work")
+}
+
 func TestAcceptance23_WorkersMayChangeUnderLoad(t *testing.T) {
 	t.Parallel()
 	const load = 50

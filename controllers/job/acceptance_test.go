@@ -259,6 +259,37 @@ func TestAcceptance15_JobsOfOthersAreLeftAlone(t *testing.T) {
 	}
 }
 
+// The counters outlive a life of the controller, which counts nothing again.
+func TestRestartsCountNothingAgain(t *testing.T) {
+	t.Parallel()
+	c := start(t, harness.Options{})
+	theirs := c.create(newJob("theirs", func(j *batchv1.Job) { j.Spec.ManagedBy = ptr.To("example.com/x") }))
+	pods := []*v1.Pod{c.createPod(newPod("one", theirs)), c.createPod(newPod("two", theirs))}
+	for _, pod := range pods {
+		c.setPodStatus(pod.Name, finished(v1.PodSucceeded, 0, time.Now()))
+	}
+	expect := func(jobs, added, gone float64) {
+		t.Helper()
+		c.waitForMetric("jobs_by_external_controller_total", nil, jobs)
+		c.waitForMetric("terminated_pods_tracking_finalizer_total", map[string]string{"event": "add"}, added)
+		c.waitForMetric("terminated_pods_tracking_finalizer_total", map[string]string{"event": "delete"}, gone)
+	}
+	expect(1, 2, 0)
+	c.controller.Restart()
+	expect(1, 2, 0)
+	// What has happened between two lives is counted with the next.
+	c.controller.Stop()
+	c.patchPod("one", `{"metadata":{"finalizers":null}}`)
+	c.createPod(newPod("three", theirs))
+	c.setPodStatus("three", finished(v1.PodFailed, 1, time.Now()))
+	c.controller.Start()
+	expect(1, 3, 1)
+	c.patchPod("two", `{"metadata":{"finalizers":null}}`)
+	c.delete("theirs", metav1.DeletePropagationBackground)
+	c.create(newJob("theirs", func(j *batchv1.Job) { j.Spec.ManagedBy = ptr.To("example.com/x") }))
+	expect(2, 3, 2)
+}
+
 // A pod that is deleted before the cache knows its Job is taken from nobody who
 // counts it: neither from another manager of the Job, nor from this one.
 func TestAPodOfAJobThatTheCacheDoesNotKnowYetIsHeld(t *testing.T) {

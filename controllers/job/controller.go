@@ -111,7 +111,7 @@ func New(env controller.Env, _ *schema.JobController) (*controller.Controller, e
 		doomed:        podcontrol.NewDoomed(),
 		dropStartTime: env.FeatureEnabled(gateMutableScheduling),
 	}
-	if c.metrics, err = newMetrics(env.Metrics); err != nil {
+	if c.metrics, err = newMetrics(env.Metrics, controller.Recall(env.Memory, newSeen)); err != nil {
 		return nil, err
 	}
 	c.queue = work.NewQueue(env.Work, work.Options[work.ObjectName]{

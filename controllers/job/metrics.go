@@ -31,10 +31,12 @@ type metrics struct {
 	finishedIndexes   *prometheus.CounterVec
 	podsCreated       *prometheus.CounterVec
 	staleSkips        *prometheus.CounterVec
+
+	seen *seen
 }
 
-func newMetrics(r prometheus.Registerer) (*metrics, error) {
-	m := &metrics{}
+func newMetrics(r prometheus.Registerer, seen *seen) (*metrics, error) {
+	m := &metrics{seen: seen}
 	for _, counter := range []struct {
 		into       **prometheus.CounterVec
 		name, help string
@@ -84,7 +86,14 @@ func (m *metrics) stale(resource apischema.GroupResource) {
 	m.staleSkips.WithLabelValues(resource.Group, resource.Resource).Inc()
 }
 
-func (m *metrics) external(manager string) { m.externalJobs.WithLabelValues(manager).Inc() }
+// external notes whether a Job is one that another controller reconciles. One
+// that is gone is not.
+func (m *metrics) external(job *batchv1.Job, exists bool) {
+	manager, external := managedElsewhere(job)
+	if m.seen.external.set(job.UID, exists && external) && exists {
+		m.externalJobs.WithLabelValues(manager).Inc()
+	}
+}
 
 func (m *metrics) synced(job *batchv1.Job, action string, took time.Duration, err error) {
 	labels := []string{modeOf(job), resultOf(err), action}
@@ -92,14 +101,18 @@ func (m *metrics) synced(job *batchv1.Job, action string, took time.Duration, er
 	m.syncDuration.WithLabelValues(labels...).Observe(took.Seconds())
 }
 
-// tracking notes that a pod has become another one; nil if there was or is none.
-func (m *metrics) tracking(before, after *v1.Pod) {
-	switch was, is := isTracked(before), isTracked(after); {
-	case !was && is:
-		m.terminatedTracked.WithLabelValues("add").Inc()
-	case was && !is:
-		m.terminatedTracked.WithLabelValues("delete").Inc()
+// tracking notes whether a pod has finished and waits for being counted. One that
+// is gone does not.
+func (m *metrics) tracking(pod *v1.Pod, exists bool) {
+	tracked := exists && isTracked(pod)
+	if !m.seen.terminated.set(pod.UID, tracked) {
+		return
 	}
+	event := "delete"
+	if tracked {
+		event = "add"
+	}
+	m.terminatedTracked.WithLabelValues(event).Inc()
 }
 
 // created notes an attempt to create a pod.

@@ -49,7 +49,7 @@ func (c *jobController) finalizerHandler() cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerDetailedFuncs{
 		AddFunc: func(obj any, isInInitialList bool) {
 			if pod, ok := obj.(*v1.Pod); ok {
-				c.metrics.tracking(nil, pod)
+				c.metrics.tracking(pod, true)
 				c.addOrphan(pod, isInInitialList)
 			}
 		},
@@ -59,12 +59,12 @@ func (c *jobController) finalizerHandler() cache.ResourceEventHandler {
 			if !ok || !ok2 || before.ResourceVersion == pod.ResourceVersion {
 				return
 			}
-			c.metrics.tracking(before, pod)
+			c.metrics.tracking(pod, true)
 			c.addOrphan(pod, false)
 		},
 		DeleteFunc: func(obj any) {
 			if pod, ok := ownerevents.Deleted[*v1.Pod](obj); ok {
-				c.metrics.tracking(pod, nil)
+				c.metrics.tracking(pod, false)
 			}
 		},
 	}
@@ -185,5 +185,5 @@ func (c *jobController) willBeAdopted(pod *v1.Pod) (bool, error) {
 
 // isTracked tells whether the pod has finished and waits for being counted.
 func isTracked(pod *v1.Pod) bool {
-	return pod != nil && availability.IsTerminal(pod) && hasFinalizer(pod)
+	return availability.IsTerminal(pod) && hasFinalizer(pod)
 }

@@ -23,9 +23,7 @@ func (c *jobController) jobHandler() cache.ResourceEventHandler {
 			if !ok {
 				return
 			}
-			if manager, external := managedElsewhere(job); external {
-				c.metrics.external(manager)
-			}
+			c.metrics.external(job, true)
 			if jobs.Finished(job) != nil {
 				c.orphans.AddEvent(orphansOf(job), isInInitialList)
 				return
@@ -41,6 +39,7 @@ func (c *jobController) jobHandler() cache.ResourceEventHandler {
 		},
 		DeleteFunc: func(obj any) {
 			if job, ok := ownerevents.Deleted[*batchv1.Job](obj); ok {
+				c.metrics.external(job, false)
 				c.queue.Add(cache.MetaObjectToName(job))
 				c.orphans.Add(orphansOf(job))
 			}

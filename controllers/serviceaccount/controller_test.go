@@ -118,6 +118,38 @@ func TestAcceptance02_ADeletedAccountIsMadeAgain(t *testing.T) {
 	}
 }
 
+// One that a finalizer holds has the name still. There is nothing to be done
+// before it is gone.
+func TestAcceptance02_AnAccountThatIsHeldIsMadeAgainWhenItIsGone(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.Start(Descriptor(), nil)
+	namespace := w.namespace()
+	first := w.account(namespace, "")
+	patch := func(patch string) {
+		t.Helper()
+		_, err := w.Admin.CoreV1().ServiceAccounts(namespace).Patch(t.Context(), accountName, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	patch(`{"metadata":{"finalizers":["example.com/hold"]}}`)
+	w.deleteAccount(namespace, accountName)
+	w.settled()
+	// The namespace is looked at now, with the account in the cache as it is.
+	_, err := w.Admin.CoreV1().Namespaces().Patch(t.Context(), namespace, types.MergePatchType,
+		[]byte(`{"metadata":{"annotations":{"example.com/changed":"true"}}}`), metav1.PatchOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.settled()
+	if attempts := w.attempts(namespace); len(attempts) != 1 {
+		t.Errorf("%d writes for the first account: %+v", len(attempts), attempts)
+	}
+	patch(`{"metadata":{"finalizers":null}}`)
+	w.account(namespace, first.UID)
+}
+
 func TestAcceptance03_OtherAccountsCauseNoWrite(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -13,6 +13,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/wheelhouse-project/wheelhouse/test/apiproxy"
 	"github.com/wheelhouse-project/wheelhouse/test/harness"
@@ -75,6 +76,40 @@ func TestTheKeyFileIsFollowed(t *testing.T) {
 	}
 	if !strings.Contains(told, keyID(t, ecKey)) {
 		t.Error("nobody is told by which key tokens are signed")
+	}
+}
+
+// An account that a finalizer holds is there until it is gone, and so are its tokens.
+func TestAnAccountThatIsBeingDeletedHasTokens(t *testing.T) {
+	t.Parallel()
+	w := started(t)
+	patch := func(patch string) {
+		t.Helper()
+		_, err := w.Admin.CoreV1().ServiceAccounts(w.Namespace).Patch(t.Context(), "a", types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.account("a")
+	patch(`{"metadata":{"finalizers":["example.com/hold"]}}`)
+	w.secret("before", "a")
+	w.filled("before")
+	w.deleteAccount("a")
+	w.settled()
+	w.secret("after", "a")
+	w.secret("named", "a", data("token", "abc")) // is judged by the cache once it is filled
+	w.filled("after")
+	w.filled("named")
+	w.settled()
+	for _, name := range []string{"before", "after", "named"} {
+		w.filled(name)
+		if writes := w.writes("delete", name); len(writes) > 0 {
+			t.Errorf("writes: %+v", writes)
+		}
+	}
+	patch(`{"metadata":{"finalizers":null}}`)
+	for _, name := range []string{"before", "after", "named"} {
+		w.gone(name)
 	}
 }
 

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -567,6 +569,49 @@ func TestAcceptance22_ResizesDuringChurn(t *testing.T) {
 	for i := range services {
 		n := 101 + i*pods
 		c.await(fmt.Sprint("web", i), "the last state", has(fmt.Sprintf(" | 10.1.0.%d 10.1.0.%d 10.1.0.%d 10.1.0.%d : %s", n, n+1, n+2, n+3, http8080)))
+	}
+}
+
+// That somebody else was faster is neither told of nor logged as an error.
+func TestOvertakenWritesAreNotTold(t *testing.T) {
+	t.Parallel()
+	var log harness.Log
+	c := startWith(t, harness.Options{Log: io.MultiWriter(t.Output(), &log)})
+	refused := func(verb string, code int) {
+		t.Helper()
+		harness.Eventually(t, fixture.Soon, "a refused "+verb, func(context.Context) error {
+			for _, write := range c.Writes(fixture.Endpoints) {
+				if write.Verb == verb && write.Code == code {
+					return nil
+				}
+			}
+			return errors.New("none so far")
+		})
+	}
+	c.MakePod("p1", "web", []string{"10.1.0.1"})
+	c.Idle(c.controller)
+	release := c.Proxy.HoldWatches(fixture.Endpoints)
+	c.make("web", nil)
+	c.MakeService("web")
+	refused("create", http.StatusConflict)
+	release()
+	c.await("web", "the address", has("10.1.0.1 |  : "+http8080))
+
+	c.Idle(c.controller)
+	release = c.Proxy.HoldWatches(fixture.Endpoints)
+	c.remove("web")
+	c.SetPodStatus("p1", fixture.Ready(false))
+	refused("update", http.StatusConflict)
+	release()
+	c.await("web", "the address that is not ready", has(" | 10.1.0.1 : "+http8080))
+
+	for _, reason := range []string{failedToCreate, failedToUpdate} {
+		if all, err := c.Events(t.Context(), "web", reason); err != nil || len(all) > 0 {
+			t.Errorf("events %v, %v", all, err)
+		}
+	}
+	if strings.Contains(log.String(), "level=ERROR") {
+		t.Error("errors are logged")
 	}
 }
 

@@ -27,7 +27,12 @@ type cluster struct {
 
 func start(t *testing.T) *cluster {
 	t.Helper()
-	w := fixture.New(t, harness.Options{})
+	return startWith(t, harness.Options{})
+}
+
+func startWith(t *testing.T, o harness.Options) *cluster {
+	t.Helper()
+	w := fixture.New(t, o)
 	return &cluster{World: w, controller: w.Start(Descriptor(), nil)}
 }
 

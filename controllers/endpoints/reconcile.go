@@ -126,7 +126,8 @@ func (c *endpointsController) create(ctx context.Context, key work.ObjectName, e
 	switch {
 	case err == nil, podcontrol.NamespaceTerminating(err):
 		return nil
-	case apierrors.IsAlreadyExists(err): // somebody else was faster
+	case apierrors.IsAlreadyExists(err):
+		err = work.Overtaken(err)
 	case !podcontrol.GivenUp(ctx, err):
 		c.events.Eventf(endpoints, v1.EventTypeWarning, failedToCreate, "Failed to create endpoint for service %v/%v: %v",
 			key.Namespace, key.Name, err)
@@ -140,7 +141,7 @@ func (c *endpointsController) update(ctx context.Context, key work.ObjectName, e
 	switch {
 	case err == nil:
 		return nil
-	case apierrors.IsConflict(err), apierrors.IsNotFound(err): // somebody else was faster
+	case apierrors.IsConflict(err): // somebody else was faster, or has deleted them
 	case !podcontrol.GivenUp(ctx, err):
 		c.events.Eventf(endpoints, v1.EventTypeWarning, failedToUpdate, "Failed to update endpoint %v/%v: %v",
 			key.Namespace, key.Name, err)

@@ -31,7 +31,12 @@ type cluster struct {
 
 func start(t *testing.T, changes ...func(*schema.EndpointSliceController)) *cluster {
 	t.Helper()
-	w := servicefixture.New(t, harness.Options{})
+	return startWith(t, harness.Options{}, changes...)
+}
+
+func startWith(t *testing.T, o harness.Options, changes ...func(*schema.EndpointSliceController)) *cluster {
+	t.Helper()
+	w := servicefixture.New(t, o)
 	w.MakeNode("n1", "a")
 	w.MakeNode("n2", "b")
 	c := &cluster{World: w, controller: w.Start(endpointslice.Descriptor(), section(changes...))}

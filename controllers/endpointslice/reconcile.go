@@ -12,6 +12,7 @@ import (
 	"k8s.io/endpointslice"
 	"k8s.io/endpointslice/util"
 
+	"github.com/wheelhouse-project/wheelhouse/controllers/internal/notfound"
 	"github.com/wheelhouse-project/wheelhouse/controllers/internal/ownslices"
 	"github.com/wheelhouse-project/wheelhouse/controllers/internal/podcontrol"
 	"github.com/wheelhouse-project/wheelhouse/controllers/internal/servicepods"
@@ -138,6 +139,6 @@ func (a *attempt) reconciler() *endpointslice.Reconciler {
 }
 
 // overtaken tells whether a write was refused because the slice is not what the cache shows.
-func overtaken(err error) bool { return apierrors.IsConflict(err) || apierrors.IsNotFound(err) }
+func overtaken(err error) bool { return apierrors.IsConflict(err) || notfound.ByAPIServer(err) }
 
 func nameOf(service *v1.Service) cache.ObjectName { return cache.MetaObjectToName(service) }

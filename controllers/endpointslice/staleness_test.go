@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net/http"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -167,7 +169,19 @@ func TestACancelledControllerReportsNothing(t *testing.T) {
 // A write that somebody else has overtaken is no failure of the Service.
 func TestOvertakenWritesAreNotTold(t *testing.T) {
 	t.Parallel()
-	c := start(t)
+	var log harness.Log
+	c := startWith(t, harness.Options{Log: io.MultiWriter(t.Output(), &log)})
+	refused := func(code int) {
+		t.Helper()
+		harness.Eventually(t, fixture.Soon, fmt.Sprint("answer ", code), func(context.Context) error {
+			for _, write := range c.Writes(fixture.Slices) {
+				if write.Code == code {
+					return nil
+				}
+			}
+			return errors.New("none so far")
+		})
+	}
 	c.MakePod("p1", "web", []string{"10.1.0.1"})
 	c.MakeService("web")
 	slice := c.await("web", "the slice", lists("[10.1.0.1]RS"))[0]
@@ -175,16 +189,20 @@ func TestOvertakenWritesAreNotTold(t *testing.T) {
 	release := c.Proxy.HoldWatches(fixture.Slices)
 	c.PatchSlice(slice.Name, `{"endpoints":[{"addresses":["10.9.9.9"]}]}`)
 	c.SetPodStatus("p1", fixture.Ready(false))
-	harness.Eventually(t, fixture.Soon, "a conflict", func(context.Context) error {
-		for _, write := range c.Writes(fixture.Slices) {
-			if write.Code == http.StatusConflict {
-				return nil
-			}
-		}
-		return errors.New("none so far")
-	})
+	refused(http.StatusConflict)
 	release()
 	c.await("web", "the change", lists("[10.1.0.1]"))
+
+	c.Idle(c.controller)
+	release = c.Proxy.HoldWatches(fixture.Slices)
+	c.deleteSlice(slice.Name)
+	c.SetPodStatus("p1", fixture.Ready(true))
+	refused(http.StatusNotFound)
+	release()
+	c.await("web", "another slice", lists("[10.1.0.1]RS"))
+	if strings.Contains(log.String(), "level=ERROR") {
+		t.Error("errors are logged")
+	}
 	if all, err := c.Events(t.Context(), "web", "FailedToUpdateEndpointSlices"); err != nil || len(all) > 0 {
 		t.Errorf("events %v, %v", all, err)
 	}

@@ -570,8 +570,10 @@ func TestFailuresAreRetriedWithBackOff(t *testing.T) {
 			case 4:
 				return Result{}, apierrors.NewConflict(pods, "a", errors.New("modified"))
 			case 5:
-				return Result{RequeueAfter: time.Second}, nil // success starts over
+				return Result{}, fmt.Errorf("create: %w", Overtaken(apierrors.NewAlreadyExists(pods, "a")))
 			case 6:
+				return Result{RequeueAfter: time.Second}, nil // success starts over
+			case 7:
 				return Result{}, errors.New("again")
 			}
 			return Result{}, nil
@@ -581,18 +583,18 @@ func TestFailuresAreRetriedWithBackOff(t *testing.T) {
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		ms := time.Millisecond
-		want := []time.Duration{0, 5 * ms, 15 * ms, 35 * ms, 75 * ms, 1075 * ms, 1080 * ms}
+		want := []time.Duration{0, 5 * ms, 15 * ms, 35 * ms, 75 * ms, 155 * ms, 1155 * ms, 1160 * ms}
 		if !slices.Equal(at, want) {
 			t.Errorf("reconciled at %v, want %v", at, want)
 		}
 		lines := log.lines()
 		if len(lines) != 4 {
-			t.Fatalf("%d lines, want one per failure that is no conflict: %v", len(lines), lines)
+			t.Fatalf("%d lines, want one per failure where nobody was faster: %v", len(lines), lines)
 		}
 		if want := "ERROR Reconcile failed queue=q key=ns/a err=no luck failures=3"; lines[2] != want {
 			t.Errorf("log line %q, want %q", lines[2], want)
 		}
-		if s := g.Status(); s.LastError != "ns/a: again" || !s.LastErrorAt.Equal(start.Add(1075*ms)) {
+		if s := g.Status(); s.LastError != "ns/a: again" || !s.LastErrorAt.Equal(start.Add(1155*ms)) {
 			t.Errorf("last error %q at %v", s.LastError, s.LastErrorAt)
 		}
 		mustDrain(t, g)

@@ -8,7 +8,6 @@ import (
 	"runtime/debug"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
@@ -117,7 +116,7 @@ func (q *Queue[K]) settle(ctx context.Context, key K, result Result, err error) 
 		return
 	}
 	level := slog.LevelError
-	if apierrors.IsConflict(err) {
+	if isOvertaken(err) {
 		level = levelDetail // somebody else was faster, as is to be expected
 	}
 	failures := q.limiter.NumRequeues(key) + 1

@@ -11,6 +11,7 @@ import (
 
 	"github.com/wheelhouse-project/wheelhouse/controllers/internal/notfound"
 	"github.com/wheelhouse-project/wheelhouse/controllers/internal/unsettled"
+	"github.com/wheelhouse-project/wheelhouse/runtime/work"
 )
 
 // Operations that Writer.Count is told of.
@@ -35,9 +36,12 @@ func (w *Writer) Create(ctx context.Context, service cache.ObjectName, slice *di
 	return w.wrote(service, created, Create, err)
 }
 
-// Update replaces a slice of service.
+// Update replaces a slice of service. The error of one that is gone is marked with work.Overtaken.
 func (w *Writer) Update(ctx context.Context, service cache.ObjectName, slice *discovery.EndpointSlice) (*discovery.EndpointSlice, error) {
 	updated, err := w.Client.EndpointSlices(service.Namespace).Update(ctx, slice, metav1.UpdateOptions{})
+	if notfound.ByAPIServer(err) {
+		err = work.Overtaken(err)
+	}
 	return w.wrote(service, updated, Update, err)
 }
 

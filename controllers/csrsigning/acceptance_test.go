@@ -19,9 +19,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
+	"github.com/wheelhouse-project/wheelhouse/controllers/csrcleaner"
+	"github.com/wheelhouse-project/wheelhouse/runtime/controller"
 	"github.com/wheelhouse-project/wheelhouse/schema"
 	"github.com/wheelhouse-project/wheelhouse/test/apiproxy"
 	"github.com/wheelhouse-project/wheelhouse/test/certificates"
+	"github.com/wheelhouse-project/wheelhouse/test/controlplane"
 	"github.com/wheelhouse-project/wheelhouse/test/harness"
 )
 
@@ -308,6 +311,42 @@ func TestAcceptance10_ConfigurationsThatCannotBeUsed(t *testing.T) {
 	}
 }
 
+func TestAcceptance10_TwoCertificatesAreNoCA(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	pair := w.ca.Pair()
+	pair["tls.crt"] = slices.Concat(pair["tls.crt"], pair["tls.crt"])
+	w.mount.Write(t, pair)
+	descriptor := Descriptor()
+	construct := descriptor.New
+	var refusal error
+	descriptor.New = func(env controller.Env, section schema.Section) (*controller.Controller, error) {
+		_, refusal = construct(env, section)
+		return &controller.Controller{}, nil
+	}
+	w.Start(descriptor, w.section())
+	if refusal == nil || !strings.Contains(refusal.Error(), "2 certificates") || !strings.Contains(refusal.Error(), w.mount.Path("tls.crt")) {
+		t.Errorf("error %v, want one of two certificates that names the file", refusal)
+	}
+}
+
+func TestAcceptance10_WithoutACAOthersRun(t *testing.T) {
+	t.Parallel()
+	cp, err := controlplane.Start(t.Context(), controlplane.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := cp.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	other := csrcleaner.Descriptor()
+	m := harness.StartManager(t, cp, harness.ManagerOptions{}, Descriptor(), other)
+	m.AwaitState(Descriptor().Name(), "Unavailable", "certFile")
+	m.AwaitState(other.Name(), "Running", "")
+}
+
 func TestAcceptance11_RequestsForOtherSignersAreUntouched(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -377,11 +416,41 @@ func TestAcceptance13_ResizingWhileSigning(t *testing.T) {
 	controller := w.start()
 	controller.Stop()
 	names := w.approveMany(60, func(int) string { return nodes })
+	// Nobody is quicker than the changes.
+	resized := make(chan struct{})
+	release := w.Proxy.Before(func(r apiproxy.Request) {
+		if r.Subresource == "status" {
+			<-resized
+		}
+	})
+	defer release()
 	controller.Start()
-	for _, workers := range []int{1, 10} {
-		controller.Resize(workers)
-	}
+	controller.Resize(1)
+	close(resized)
+	w.certificates(20) // more than the 5 that were under way
+	controller.Resize(10)
 	w.signedOnce(names)
+}
+
+// certificates waits until as many requests have one.
+func (w *world) certificates(atLeast int) {
+	w.t.Helper()
+	harness.Eventually(w.t, within, fmt.Sprint(atLeast, " certificates"), func(ctx context.Context) error {
+		list, err := w.Admin.CertificatesV1().CertificateSigningRequests().List(ctx, metav1.ListOptions{LabelSelector: "test=" + w.label})
+		if err != nil {
+			return err
+		}
+		signed := 0
+		for _, csr := range list.Items {
+			if len(csr.Status.Certificate) > 0 {
+				signed++
+			}
+		}
+		if signed < atLeast {
+			return fmt.Errorf("%d", signed)
+		}
+		return nil
+	})
 }
 
 func TestAcceptance14_WhatHasFailedStaysSo(t *testing.T) {

@@ -16,9 +16,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
+	"github.com/wheelhouse-project/wheelhouse/controllers/serviceaccount"
 	"github.com/wheelhouse-project/wheelhouse/controllers/serviceaccounttoken"
 	"github.com/wheelhouse-project/wheelhouse/schema"
 	"github.com/wheelhouse-project/wheelhouse/test/apiproxy"
+	"github.com/wheelhouse-project/wheelhouse/test/controlplane"
 	"github.com/wheelhouse-project/wheelhouse/test/harness"
 )
 
@@ -304,6 +306,19 @@ func TestAcceptance12_WithoutAKeyFileItIsUnavailable(t *testing.T) {
 	if reason := descriptor.Unavailable(&schema.ServiceAccountTokenController{KeyFile: "/sa.key"}, nil); reason != "" {
 		t.Errorf("with a key file, reason %q", reason)
 	}
+	cp, err := controlplane.Start(t.Context(), controlplane.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := cp.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	other := serviceaccount.Descriptor()
+	m := harness.StartManager(t, cp, harness.ManagerOptions{}, descriptor, other)
+	m.AwaitState(descriptor.Name(), "Unavailable", "keyFile is not set")
+	m.AwaitState(other.Name(), "Running", "")
 }
 
 func TestAcceptance13_ManySecretsGetOneTokenEach(t *testing.T) {

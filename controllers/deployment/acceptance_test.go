@@ -433,6 +433,30 @@ func TestAcceptance12_Rollback(t *testing.T) {
 		}
 		c.waitForEvent("web", step.reason, step.message)
 	}
+
+	// A paused one keeps its template, and what it was asked for.
+	c.update("web", paused(true), annotated(appsv1.DeprecatedRollbackTo, "4"))
+	still := func(d *appsv1.Deployment) string {
+		if d.Annotations[appsv1.DeprecatedRollbackTo] != "4" || d.Spec.Template.Spec.Containers[0].Image != "registry.example/c:3" {
+			return "it is rolled back"
+		}
+		return ""
+	}
+	c.waitFor("web", "the pause", progressing(corev1.ConditionUnknown, "DeploymentPaused"))
+	harness.Throughout(t, aWhile, "a rollback that waits", func(ctx context.Context) error {
+		d, err := c.client.AppsV1().Deployments(c.ns).Get(ctx, "web", metav1.GetOptions{})
+		if err == nil && still(d) != "" {
+			err = errors.New(still(d))
+		}
+		return err
+	})
+	c.update("web", paused(false))
+	c.waitFor("web", "the rollback", func(d *appsv1.Deployment) string {
+		if still(d) == "" || d.Spec.Template.Spec.Containers[0].Image != "registry.example/c:1" {
+			return "want image 1"
+		}
+		return complete(d)
+	})
 }
 
 func TestAcceptance13_AnEditedReplicaSetIsACollision(t *testing.T) {
@@ -743,6 +767,40 @@ func TestAcceptance21_AStopInTheMidstOfARollout(t *testing.T) {
 	}
 }
 
+func TestAcceptance21_WorkersAreResizedWhileManyRollOut(t *testing.T) {
+	t.Parallel()
+	const count = 50
+	c := start(t)
+	c.runPods(everyPod)
+	name := func(i int) string { return fmt.Sprint("web-", i) }
+	for i := range count {
+		c.create(newDeployment(name(i), 1, rolling("1", "0")))
+	}
+	for i := range count {
+		c.waitFor(name(i), "completion", complete)
+	}
+	c.deployments.Resize(5)
+	bounds := c.watchBounds(1)
+	for i := range count {
+		switch i {
+		case count / 3:
+			c.deployments.Resize(1)
+		case count * 2 / 3:
+			c.deployments.Resize(10)
+		}
+		c.update(name(i), image("2"))
+	}
+	for i := range count {
+		c.waitFor(name(i), "the rollout", complete)
+	}
+	bounds()
+	for i := range count {
+		if sets := c.sizes(name(i), map[string]int32{"1": 0, "2": 1}); len(sets) != 2 {
+			t.Errorf("%s has %d replica sets", name(i), len(sets))
+		}
+	}
+}
+
 // atLeastReady is a condition on the pods of an app.
 func (c *cluster) atLeastReady(app string, least int) func(context.Context) error {
 	return func(ctx context.Context) error {
@@ -822,6 +880,11 @@ func TestReload_RolloutsScalingsAndDeletionsEndTheSame(t *testing.T) {
 		if len(sets) != 2 || *sets[0].Spec.Replicas+*sets[1].Spec.Replicas != 1 {
 			t.Errorf("%s: %s", name(i), inJSON(sets))
 		}
+	}
+	// Requests that a stop has cancelled say nothing about the objects.
+	warnings, err := c.client.CoreV1().Events(c.ns).List(t.Context(), metav1.ListOptions{FieldSelector: "type=" + corev1.EventTypeWarning})
+	if err != nil || len(warnings.Items) > 0 {
+		t.Errorf("events %s, %v", inJSON(warnings.Items), err)
 	}
 }
 

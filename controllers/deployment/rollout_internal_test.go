@@ -1,6 +1,8 @@
 package deployment
 
 import (
+	"context"
+	"errors"
 	"log/slog"
 	"strconv"
 	"testing"
@@ -9,9 +11,11 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/kubernetes/fake"
+	kubetesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/ptr"
 )
@@ -110,6 +114,34 @@ func TestDivide_TheOldestOfTheTemplateIsTheNewOne(t *testing.T) {
 	r := newRollout(rolling(1, "1", "0"), younger, old, older)
 	if r.newRS != older || len(r.old) != 2 || r.old[0] != old || r.old[1] != younger {
 		t.Errorf("new %v, old %v", r.newRS, r.old)
+	}
+}
+
+// One that is deleted in the foreground is there as long as its pods are. A
+// second one of the template could not have its name.
+func TestDivide_ASetThatIsBeingDeletedIsStillTheNewOne(t *testing.T) {
+	rs := set("new", 1, 1, 0)
+	rs.DeletionTimestamp, rs.Finalizers = &metav1.Time{Time: now}, []string{metav1.FinalizerDeleteDependents}
+	if r := newRollout(rolling(1, "1", "0"), set("old", 3, 1, 0), rs); r.newRS != rs || len(r.old) != 1 {
+		t.Errorf("new %v, old %v", r.newRS, r.old)
+	}
+}
+
+// A request that was cancelled by a stop says nothing about the object.
+func TestEnsureNewReplicaSet_ACancelledCreationIsNotReported(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	d := rolling(1, "1", "0")
+	d.Spec.Selector = &metav1.LabelSelector{MatchLabels: d.Spec.Template.Labels}
+	r := newRollout(d)
+	r.client.(*fake.Clientset).PrependReactor("create", "replicasets", func(kubetesting.Action) (bool, runtime.Object, error) {
+		cancel()
+		return true, nil, ctx.Err()
+	})
+	if err := r.ensureNewReplicaSet(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v", err)
+	}
+	if events := r.events.(*record.FakeRecorder).Events; len(events) > 0 || len(r.d.Status.Conditions) > 0 {
+		t.Errorf("%d events, conditions %+v", len(events), r.d.Status.Conditions)
 	}
 }
 

@@ -143,7 +143,7 @@ func TestDeletionAgeMetric(t *testing.T) {
 		t.Fatal(err)
 	}
 	m.deletion([]*v1.Pod{pod(nil, false, time.Second), pod(nil, true, 3*time.Minute), pod(nil, true, time.Minute), pod(nil, true, 2*time.Minute)}, 3, now)
-	m.deletion([]*v1.Pod{pod(nil, true, time.Minute), pod(nil, true, 0)}, 1, now) // no ratio to an age of 0
+	m.deletion([]*v1.Pod{pod(nil, true, time.Minute), pod(nil, true, time.Second-1)}, 1, now) // no ratio to such an age
 	m.deletion([]*v1.Pod{pod(nil, false, time.Minute)}, 1, now)
 	var metric dto.Metric
 	if err := m.deletionAge.Write(&metric); err != nil {

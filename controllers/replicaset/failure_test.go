@@ -52,10 +52,19 @@ func TestAcceptance10_QuotaIsReportedAndRecoveredFrom(t *testing.T) {
 	if message := rs.Status.Conditions[0].Message; !strings.Contains(message, "exceeded quota") || rs.Status.Conditions[0].LastTransitionTime.IsZero() {
 		t.Errorf("condition %s", inJSON(rs.Status.Conditions))
 	}
-	// One after two successes at most, and then one for each retry.
-	refused := c.Proxy.Requests(func(r apiproxy.Request) bool { return r.Verb == "create" && r.Code == http.StatusForbidden })
-	if len(refused) > 20 {
-		t.Errorf("%d refused creations", len(refused))
+	// One, then two of which the second is refused, and then nothing more until
+	// the failure has been reported.
+	creations := 0
+	for _, r := range c.Proxy.Requests(apiproxy.Request.Write) {
+		if r.Resource.Resource == "replicasets" && r.Subresource == "status" {
+			break
+		}
+		if r.Verb == "create" && r.Resource == podResource {
+			creations++
+		}
+	}
+	if creations < 3 || creations > 4 {
+		t.Errorf("%d creations before the first report, of which two can succeed", creations)
 	}
 	harness.Eventually(t, soon, "an event of the refusal", func(ctx context.Context) error {
 		events, _, err := c.events(ctx, "web", "FailedCreate")

@@ -52,8 +52,8 @@ func (m *metrics) deletion(pods []*v1.Pod, count int, now time.Time) {
 		}
 	}
 	youngestAge := now.Sub(youngest)
-	if youngestAge <= 0 {
-		return // made within this second, no ratio says anything
+	if youngestAge < time.Second {
+		return // creationTimestamp has seconds, so that no ratio says anything
 	}
 	for _, pod := range pods[:count] {
 		if availability.IsReady(pod) {

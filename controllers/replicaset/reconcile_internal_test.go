@@ -2,6 +2,7 @@ package replicaset
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -95,5 +96,44 @@ func TestReconcile_ComesBackBesideAFailure(t *testing.T) {
 				t.Errorf("%d writes of the status, want %d", writes, test.writes)
 			}
 		})
+	}
+}
+
+// An orphan that cannot be judged is not made up for by another pod: the owner
+// may be gone, and the garbage collector may have made the orphan on purpose.
+func TestReconcile_CreatesNothingBesideAnOrphanOfADeletedOwner(t *testing.T) {
+	labels := map[string]string{"app": "web"}
+	rs := &appsv1.ReplicaSet{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "web", UID: "web"},
+		Spec: appsv1.ReplicaSetSpec{
+			Replicas: ptr.To[int32](3),
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: v1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}},
+		},
+	}
+	live := rs.DeepCopy()
+	live.DeletionTimestamp, live.Finalizers = &metav1.Time{Time: now}, []string{metav1.FinalizerOrphanDependents}
+	api := &fake.Clientset{}
+	api.AddReactor("get", "replicasets", func(kubetesting.Action) (bool, runtime.Object, error) { return true, live, nil })
+	e := testEngine(false)
+	e.kind = replicaSets{api}
+	e.control = podcontrol.Control{Client: api, Events: &record.FakeRecorder{}}
+	e.clock = clocktesting.NewFakePassiveClock(now)
+	e.held = holdback.NewBook()
+	e.unsure = unsettled.New(nil, e.clock)
+	e.objects = cache.NewIndexer(cache.MetaNamespaceKeyFunc, ownerindex.Controllers())
+	e.pods = cache.NewIndexer(cache.MetaNamespaceKeyFunc, ownerindex.Controllers())
+	orphan := pod(labels, true, time.Minute)
+	orphan.Namespace, orphan.Name = "a", "orphan"
+	if err := errors.Join(e.objects.Add(rs), e.pods.Add(orphan)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := e.reconcile(t.Context(), web); err == nil || !strings.Contains(err.Error(), "can't adopt") {
+		t.Errorf("error %v, want that it cannot adopt", err)
+	}
+	for _, action := range api.Actions() {
+		if action.GetVerb() != "get" {
+			t.Errorf("request %v", action)
+		}
 	}
 }

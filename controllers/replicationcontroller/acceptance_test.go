@@ -54,7 +54,36 @@ func TestAcceptance01_PodsAreCreatedFromTheTemplate(t *testing.T) {
 		}
 		return nil
 	})
-	// The metric of stale caches is that of replicaset-controller alone.
+}
+
+// The metric of stale caches is that of replicaset-controller alone, although a
+// replication controller is put off in the same way.
+func TestStaleCachesAreNotCounted(t *testing.T) {
+	t.Parallel()
+	c := start(t)
+	c.create("web", 1)
+	c.waitForStatus("web", 1, 0, 0, "")
+	release := c.Proxy.HoldWatches(podResource)
+	defer release()
+	c.scale("web", 2)
+	harness.Eventually(t, soon, "a second pod", func(ctx context.Context) error {
+		pods, err := c.activePods(ctx, "web")
+		if err == nil && len(pods) != 2 {
+			err = fmt.Errorf("%d pods", len(pods))
+		}
+		return err
+	})
+	// The cache lacks it when the next change comes.
+	c.scale("web", 3)
+	harness.Throughout(t, 2*time.Second, "a wait for the cache", func(ctx context.Context) error {
+		pods, err := c.activePods(ctx, "web")
+		if err == nil && len(pods) != 2 {
+			err = fmt.Errorf("%d pods", len(pods))
+		}
+		return err
+	})
+	release()
+	c.waitForPods("web", 3)
 	families, err := c.controller.Metrics.Gather()
 	if err != nil {
 		t.Fatal(err)

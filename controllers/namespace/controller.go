@@ -3,7 +3,7 @@
 //
 // A namespace is swept at once when its deletion is seen, pods before anything
 // else. It is released after a grace period, by a pass that has listed every
-// resource that is served and found nothing: until then an object may appear
+// resource that is served and left nothing: until then an object may appear
 // whose creation was admitted before the deletion.
 package namespace
 

@@ -259,6 +259,22 @@ func TestAcceptance15_JobsOfOthersAreLeftAlone(t *testing.T) {
 	}
 }
 
+// Pods that others have made may succeed beyond what the Job asks for.
+func TestTooManySuccessesAreToldOf(t *testing.T) {
+	t.Parallel()
+	c := start(t, harness.Options{})
+	j := c.create(newJob("work"))
+	pods := c.waitForPods("work", 1)
+	c.waitFor("work", "its pod", counts(1, 0, 0))
+	c.controller.Stop()
+	c.createPod(newPod("extra", j))
+	c.succeed(pods[0])
+	c.setPodStatus("extra", finished(v1.PodSucceeded, 0, time.Now()))
+	c.controller.Start()
+	c.waitFor("work", "completion", ended(batchv1.JobComplete, "CompletionsReached"), counts(0, 2, 0))
+	c.waitForEvent("work", v1.EventTypeWarning, "TooManySucceededPods", "Too many succeeded pods running after completion count reached")
+}
+
 // The counters outlive a life of the controller, which counts nothing again.
 func TestRestartsCountNothingAgain(t *testing.T) {
 	t.Parallel()

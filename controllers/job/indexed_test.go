@@ -121,6 +121,8 @@ func TestAcceptance11_IndexesHaveALimitOfTheirOwn(t *testing.T) {
 		c.waitFor(app, "failure", ended(batchv1.JobFailed, "FailedIndexes"), counts(0, 1, 2), indexes("1", "0"))
 		c.released(app)
 	}
+	c.waitForMetric("job_finished_indexes_total", map[string]string{"status": "failed", "backoffLimit": "perIndex"}, 3)
+	c.waitForMetric("job_finished_indexes_total", map[string]string{"status": "succeeded", "backoffLimit": "perIndex"}, 2)
 }
 
 func TestAcceptance12_ThePodFailurePolicyDecides(t *testing.T) {
@@ -223,4 +225,7 @@ func TestAcceptance14_ReplacementWaitsForTheEndIfAsked(t *testing.T) {
 		t.Errorf("eager: replaced after %s", after)
 	}
 	c.waitFor("eager", "replacement", counts(2, 0, 2))
+	for reason, pods := range map[string]float64{"new": 4, "recreate_failed": 2, "recreate_terminating_or_failed": 2} {
+		c.waitForMetric("job_pods_creation_total", map[string]string{"reason": reason, "status": "succeeded"}, pods)
+	}
 }

@@ -162,6 +162,16 @@ func TestAcceptance21_AQuotaIsRecoveredFrom(t *testing.T) {
 	c.create(newJob("work", size(10, 10)))
 	c.waitFor("work", "three pods", counts(3, 0, 0))
 	c.retriesCalmly()
+	// The first reconcile asks for 1, 2 and 4 pods, and each later one for a single one.
+	harness.Eventually(t, soon, "a refused creation for each retry", func(context.Context) error {
+		created := c.writes("create")
+		refused := len(slices.DeleteFunc(slices.Clone(created), func(r apiproxy.Request) bool { return r.Code != http.StatusForbidden }))
+		tries := int(c.metric("job_syncs_total", map[string]string{"action": "pods_created", "result": "error"}))
+		if len(created)-refused != 3 || refused != 4+tries-1 {
+			return fmt.Errorf("%d creations, %d of them refused, in %d reconciles", len(created), refused, tries)
+		}
+		return nil
+	})
 	c.waitForEvent("work", v1.EventTypeWarning, "FailedCreate", "exceeded quota: pods, requested: pods=1, used: pods=3, limited: pods=3")
 	c.setQuota("20")
 	c.waitFor("work", "ten pods", counts(10, 0, 0))

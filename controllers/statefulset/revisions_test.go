@@ -139,8 +139,32 @@ func TestRevisions06_CollisionGivesAnotherName(t *testing.T) {
 	}
 }
 
+func TestRevisions10_OrphanedRevisionIsAdopted(t *testing.T) {
+	t.Parallel()
+	c := start(t, harness.Options{})
+	c.running(newSet("web", 1, withoutClaims))
+	uid := c.uid("web-0")
+	orphan := c.waitForRevisions(1)[0]
+	if _, err := c.client.AppsV1().ControllerRevisions(c.ns).Patch(t.Context(), orphan.Name, types.MergePatchType,
+		[]byte(`{"metadata":{"ownerReferences":null}}`), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	// That wakes nobody. The next change of the set does.
+	c.change("web", func(set *appsv1.StatefulSet) { set.Spec.MinReadySeconds = 1 })
+	harness.Eventually(t, soon, "adoption", func(ctx context.Context) error {
+		history, err := c.revisions(ctx)
+		if err == nil && (len(history) != 1 || history[0].UID != orphan.UID || owners(&history[0]) != "StatefulSet/web") {
+			err = fmt.Errorf("revisions %s", inJSON(history))
+		}
+		return err
+	})
+	if c.uid("web-0") != uid {
+		t.Error("the pod was replaced")
+	}
+}
+
 // A revision of the right name and data is taken, whosever it is.
-func TestRevisions10_NamesakeWithTheSameDataIsTaken(t *testing.T) {
+func TestNamesakeRevisionWithTheSameDataIsTaken(t *testing.T) {
 	t.Parallel()
 	c := start(t, harness.Options{})
 	c.running(newSet("web", 1, withoutClaims))

@@ -14,6 +14,7 @@ import (
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/util/retry"
+	"k8s.io/utils/ptr"
 
 	"github.com/wheelhouse-project/wheelhouse/schema"
 	"github.com/wheelhouse-project/wheelhouse/test/controlplane"
@@ -195,7 +196,8 @@ func keepDeploying(t *testing.T, client kubernetes.Interface, namespace string, 
 }
 
 // While rollouts are under way the lease goes to kube-controller-manager and
-// back, by its default name.
+// back, by its default name. StatefulSets and DaemonSets of either stay as they
+// are: neither sees another template in the other's revisions.
 func TestHandOverToKubeControllerManagerAndBack(t *testing.T) {
 	const deployments, replicas = 8, 10
 	cp := controlplane.Shared(t)
@@ -216,9 +218,11 @@ func TestHandOverToKubeControllerManagerAndBack(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	createSets(t, client, namespace, "own")
 	allAvailable(t, client, namespace, deployments, replicas)
+	setsReady(t, client, namespace, "own")
 	peer, err := cp.StartPeer(t.Context(), controlplane.PeerOptions{
-		Controllers: []string{"deployment-controller", "replicaset-controller"},
+		Controllers: []string{"deployment-controller", "replicaset-controller", "statefulset-controller", "daemonset-controller"},
 		Args: []string{
 			"--leader-elect=true", "--leader-elect-lease-duration=10s",
 			"--leader-elect-renew-deadline=7s", "--leader-elect-retry-period=500ms",
@@ -234,33 +238,125 @@ func TestHandOverToKubeControllerManagerAndBack(t *testing.T) {
 	})
 
 	// To the peer.
-	pods := countCreates(t, cp, "pods", namespace)
+	pods, revisions := countCreates(t, cp, "pods", namespace), countCreates(t, cp, "controllerrevisions", namespace)
 	fromPeer := countFromPeer(t, cp, namespace)
 	rollOut(t, client, namespace, deployments, "2")
 	underWay(t, pods, deployments*replicas)
 	if err := d.Stop(); err != nil {
 		t.Fatal(err)
 	}
+	touchSets(t, client, namespace, "own")
 	allAvailable(t, client, namespace, deployments, replicas)
+	setsReady(t, client, namespace, "own")
 	created(t, "pods in the rollout that kube-controller-manager took over", pods, deployments*replicas)
+	created(t, "revisions of sets that kube-controller-manager took over", revisions, 0)
 	if n := fromPeer(); n == 0 || n == deployments*replicas {
 		t.Errorf("kube-controller-manager created %d pods of the rollout that it took over", n)
 	}
 
 	// And back.
+	createSets(t, client, namespace, "peers")
 	d = own()
 	standingBy(t, d)
+	setsReady(t, client, namespace, "peers")
 	pods, fromPeer = countCreates(t, cp, "pods", namespace), countFromPeer(t, cp, namespace)
+	revisions = countCreates(t, cp, "controllerrevisions", namespace)
 	rollOut(t, client, namespace, deployments, "3")
 	underWay(t, pods, deployments*replicas)
 	if err := peer.Stop(); err != nil {
 		t.Fatal(err)
 	}
 	leading(t, d)
+	touchSets(t, client, namespace, "own", "peers")
 	allAvailable(t, client, namespace, deployments, replicas)
+	setsReady(t, client, namespace, "own", "peers")
 	created(t, "pods in the rollout that was taken over from kube-controller-manager", pods, deployments*replicas)
+	created(t, "revisions of sets that were taken over from kube-controller-manager", revisions, 0)
 	if n := fromPeer(); n == 0 || n == deployments*replicas {
 		t.Errorf("kube-controller-manager created %d pods of the rollout that was taken over from it", n)
+	}
+}
+
+// setReplicas is the size of the StatefulSets. There is a pod of each DaemonSet on each node.
+const setReplicas = 2
+
+// createSets creates a StatefulSet and a DaemonSet of a name.
+func createSets(t *testing.T, client kubernetes.Interface, namespace, name string) {
+	t.Helper()
+	// The names of their pods' labels differ, lest one adopts what is the other's.
+	template := func(kind string) (*metav1.LabelSelector, corev1.PodTemplateSpec) {
+		labels := map[string]string{kind: name}
+		return &metav1.LabelSelector{MatchLabels: labels}, corev1.PodTemplateSpec{
+			ObjectMeta: metav1.ObjectMeta{Labels: labels},
+			Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "example.com/app:1"}}},
+		}
+	}
+	sts := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: appsv1.StatefulSetSpec{Replicas: ptr.To[int32](setReplicas)}}
+	sts.Spec.Selector, sts.Spec.Template = template("set")
+	if _, err := client.AppsV1().StatefulSets(namespace).Create(t.Context(), sts, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	ds := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	ds.Spec.Selector, ds.Spec.Template = template("daemon")
+	if _, err := client.AppsV1().DaemonSets(namespace).Create(t.Context(), ds, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// touchSets changes sets in what is no part of their templates, so that their
+// controllers have to look at them.
+func touchSets(t *testing.T, client kubernetes.Interface, namespace string, names ...string) {
+	t.Helper()
+	for _, name := range names {
+		err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
+			sts, err := client.AppsV1().StatefulSets(namespace).Get(t.Context(), name, metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			sts.Spec.MinReadySeconds++
+			_, err = client.AppsV1().StatefulSets(namespace).Update(t.Context(), sts, metav1.UpdateOptions{})
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = retry.RetryOnConflict(retry.DefaultRetry, func() error {
+			ds, err := client.AppsV1().DaemonSets(namespace).Get(t.Context(), name, metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			ds.Spec.MinReadySeconds++
+			_, err = client.AppsV1().DaemonSets(namespace).Update(t.Context(), ds, metav1.UpdateOptions{})
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// setsReady returns when sets have all their pods, by the present generation.
+func setsReady(t *testing.T, client kubernetes.Interface, namespace string, names ...string) {
+	t.Helper()
+	for _, name := range names {
+		eventually(t, late, "the sets "+name+" are ready", func(ctx context.Context) error {
+			sts, err := client.AppsV1().StatefulSets(namespace).Get(ctx, name, metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			if s := sts.Status; s.ObservedGeneration != sts.Generation || s.AvailableReplicas != setReplicas || s.UpdatedReplicas != setReplicas {
+				return fmt.Errorf("StatefulSet of generation %d: %+v", sts.Generation, s)
+			}
+			ds, err := client.AppsV1().DaemonSets(namespace).Get(ctx, name, metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			if s := ds.Status; s.ObservedGeneration != ds.Generation || s.DesiredNumberScheduled == 0 ||
+				s.NumberAvailable != s.DesiredNumberScheduled || s.UpdatedNumberScheduled != s.DesiredNumberScheduled {
+				return fmt.Errorf("DaemonSet of generation %d: %+v", ds.Generation, s)
+			}
+			return nil
+		})
 	}
 }
 

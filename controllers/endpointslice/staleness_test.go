@@ -38,15 +38,16 @@ func TestStaleCacheIsNotActedUpon(t *testing.T) {
 			c.MakeService("web")
 			c.await("web", "the slice", lists("[10.1.0.1]RS"))
 			ready := make(chan struct{})
-			go func() {
-				defer close(ready)
-				if restart {
-					c.controller.Restart()
-				}
-			}()
-			c.ChangeService("web", func(s *v1.Service) { s.Labels = map[string]string{"x": "y"} })
-			c.SetPodStatus("p1", fixture.Ready(false))
-			c.NoWrites(fixture.Slices, "patience")
+			c.NoWrites(fixture.Slices, "patience", func() {
+				go func() {
+					defer close(ready)
+					if restart {
+						c.controller.Restart()
+					}
+				}()
+				c.ChangeService("web", func(s *v1.Service) { s.Labels = map[string]string{"x": "y"} })
+				c.SetPodStatus("p1", fixture.Ready(false))
+			})
 			release()
 			<-ready
 			c.await("web", "the changes, in the same slice", also(lists("[10.1.0.1]"), func(s *discovery.EndpointSlice) error {

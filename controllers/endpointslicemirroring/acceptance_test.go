@@ -1,6 +1,7 @@
 package endpointslicemirroring
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -15,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/wheelhouse-project/wheelhouse/schema"
+	"github.com/wheelhouse-project/wheelhouse/test/harness"
 	fixture "github.com/wheelhouse-project/wheelhouse/test/servicefixture"
 )
 
@@ -91,14 +93,16 @@ func TestAcceptance05_MetadataFollows(t *testing.T) {
 	c.await("db", "both", carries(map[string]string{"a": "b"}, map[string]string{"c": "d"}))
 	c.patch("db", `{"metadata":{"labels":{"a":null}}}`)
 	c.await("db", "no label", carries(none, map[string]string{"c": "d"}))
-	c.patch("db", `{"metadata":{"annotations":{"endpoints.kubernetes.io/last-change-trigger-time":"2026-01-01T00:00:00Z",
-		"kubectl.kubernetes.io/last-applied-configuration":"{}"}}}`)
-	c.NoWrites(fixture.Slices, "peace about what is not mirrored")
+	c.NoWrites(fixture.Slices, "peace about what is not mirrored", func() {
+		c.patch("db", `{"metadata":{"annotations":{"endpoints.kubernetes.io/last-change-trigger-time":"2026-01-01T00:00:00Z",
+			"kubectl.kubernetes.io/last-applied-configuration":"{}"}}}`)
+	})
 	// Not even labels that the slices have of their own make a difference for ever.
 	c.patch("db", `{"metadata":{"labels":{"endpointslice.kubernetes.io/managed-by":"me","e":"f"}}}`)
 	c.await("db", "the other label", carries(map[string]string{"e": "f"}, map[string]string{"c": "d"}))
-	c.patch("db", `{"metadata":{"annotations":{"kubectl.kubernetes.io/last-applied-configuration":""}}}`)
-	c.NoWrites(fixture.Slices, "peace")
+	c.NoWrites(fixture.Slices, "peace", func() {
+		c.patch("db", `{"metadata":{"annotations":{"kubectl.kubernetes.io/last-applied-configuration":""}}}`)
+	})
 }
 
 func TestAcceptance06_SlicesKeepTheirName(t *testing.T) {
@@ -157,8 +161,9 @@ func TestAcceptance08_SelectorsEndTheMirror(t *testing.T) {
 func TestAcceptance09_ServiceAndEndpointsAreNeeded(t *testing.T) {
 	t.Parallel()
 	c := start(t)
-	c.makeEndpoints("db", subset([]string{"10.0.0.1"}, nil, 80))
-	c.NoWrites(fixture.Slices, "peace without a service")
+	c.NoWrites(fixture.Slices, "peace without a service", func() {
+		c.makeEndpoints("db", subset([]string{"10.0.0.1"}, nil, 80))
+	})
 	c.handMade("db")
 	c.await("db", "the mirror", lists("80: [10.0.0.1]R"))
 	c.DeleteService("db")
@@ -172,8 +177,7 @@ func TestAcceptance09_ServiceAndEndpointsAreNeeded(t *testing.T) {
 func TestAcceptance10_NothingToMirror(t *testing.T) {
 	t.Parallel()
 	c := start(t)
-	c.handMade("db")
-	c.NoWrites(fixture.Slices, "peace")
+	c.NoWrites(fixture.Slices, "peace", func() { c.handMade("db") })
 }
 
 func TestAcceptance11_TooManyAddresses(t *testing.T) {
@@ -223,15 +227,15 @@ func TestAcceptance12_HandsOnSlices(t *testing.T) {
 }
 
 // A slice that is given to somebody else, or held by a finalizer, is replaced
-// and then left alone.
+// and then left alone, unless it is said to mirror Endpoints that there are none of.
 func TestSlicesThatAreTakenAwayAreReplaced(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		patch string
-		hold  bool
+		patch      string
+		hold, goes bool
 	}{
 		"other manager": {patch: `{"metadata":{"labels":{"endpointslice.kubernetes.io/managed-by":"me"}}}`},
-		"other service": {patch: `{"metadata":{"labels":{"kubernetes.io/service-name":"elsewhere"}}}`},
+		"other service": {patch: `{"metadata":{"labels":{"kubernetes.io/service-name":"elsewhere"}}}`, goes: true},
 		"held":          {patch: `{"metadata":{"finalizers":["example.com/hold"]}}`, hold: true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -250,8 +254,27 @@ func TestSlicesThatAreTakenAwayAreReplaced(t *testing.T) {
 				}
 			}
 			c.await("db", "another slice", rest("80: [10.0.0.1]R"))
+			if test.goes {
+				harness.Eventually(t, fixture.Soon, "end of the slice", func(ctx context.Context) error {
+					_, err := c.Admin.DiscoveryV1().EndpointSlices(c.Namespace).Get(ctx, old.Name, metav1.GetOptions{})
+					return fixture.Gone(err)
+				})
+				return
+			}
+			taken := func() *discovery.EndpointSlice {
+				slice, err := c.Admin.DiscoveryV1().EndpointSlices(c.Namespace).Get(t.Context(), old.Name, metav1.GetOptions{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				return slice
+			}
+			before := taken()
 			c.change("db", func(e *v1.Endpoints) { e.Subsets[0].Addresses[0].IP = "10.0.0.2" })
 			c.await("db", "the change", rest("80: [10.0.0.2]R"))
+			c.Idle(c.controller)
+			if after := taken(); after.UID != before.UID || after.ResourceVersion != before.ResourceVersion {
+				t.Errorf("the slice was written: %+v", after)
+			}
 		})
 	}
 }
@@ -275,9 +298,10 @@ func TestAcceptance13_ANamesakeIsTheNewOwner(t *testing.T) {
 func TestAcceptance14_NoSubsetsNoSlices(t *testing.T) {
 	t.Parallel()
 	c := start(t)
-	c.handMade("db")
-	c.makeEndpoints("db")
-	c.NoWrites(fixture.Slices, "peace")
+	c.NoWrites(fixture.Slices, "peace", func() {
+		c.handMade("db")
+		c.makeEndpoints("db")
+	})
 }
 
 func TestAcceptance15_EditsOfSlicesAreGathered(t *testing.T) {
@@ -297,8 +321,7 @@ func TestAcceptance15_EditsOfSlicesAreGathered(t *testing.T) {
 	}
 	// A change of the Endpoints waits for nothing.
 	c.controller.ApplyLive(section(func(s *schema.EndpointSliceMirroringController) { s.EndpointUpdatesBatchPeriod.Duration = time.Hour }))
-	c.PatchSlice(slice.Name, `{"endpoints":[{"addresses":["10.9.9.9"]}]}`)
-	c.NoWrites(fixture.Slices, "the wait")
+	c.NoWrites(fixture.Slices, "the wait", func() { c.PatchSlice(slice.Name, `{"endpoints":[{"addresses":["10.9.9.9"]}]}`) })
 	c.change("db", func(e *v1.Endpoints) { e.Subsets[0].Addresses[0].IP = "10.0.0.2" })
 	c.await("db", "the change", lists("80: [10.0.0.2]R"))
 }
@@ -312,8 +335,7 @@ func TestAcceptance16_WhatHappensWhileStopped(t *testing.T) {
 		c.await(name, "the mirror", lists("80: [10.0.0.1]R"))
 	}
 	c.Idle(c.controller)
-	c.controller.Restart()
-	c.NoWrites(fixture.Slices, "peace over a restart")
+	c.NoWrites(fixture.Slices, "peace over a restart", c.controller.Restart)
 	c.controller.Stop()
 	c.patch("out", `{"metadata":{"labels":{"endpointslice.kubernetes.io/skip-mirror":"true"}}}`)
 	c.DeleteService("orphan")
@@ -332,19 +354,22 @@ func TestAcceptance16_WhatHappensWhileStopped(t *testing.T) {
 func TestAcceptance17_TheAPIServersOwnAreLeftAlone(t *testing.T) {
 	t.Parallel()
 	c := start(t)
-	c.handMade("kubernetes")
-	endpoints := subset([]string{"10.0.0.1"}, nil, 443)
-	_, err := c.Admin.CoreV1().Endpoints(c.Namespace).Create(t.Context(), &v1.Endpoints{
-		ObjectMeta: metav1.ObjectMeta{Name: "kubernetes", Labels: map[string]string{discovery.LabelSkipMirror: "true"}},
-		Subsets:    []v1.EndpointSubset{endpoints},
-	}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.NoWrites(fixture.Slices, "peace")
-	c.patch("kubernetes", `{"metadata":{"annotations":{"touched":""}}}`)
-	c.controller.Restart()
-	c.NoWrites(fixture.Slices, "peace")
+	c.NoWrites(fixture.Slices, "peace", func() {
+		c.handMade("kubernetes")
+		endpoints := subset([]string{"10.0.0.1"}, nil, 443)
+		_, err := c.Admin.CoreV1().Endpoints(c.Namespace).Create(t.Context(), &v1.Endpoints{
+			ObjectMeta: metav1.ObjectMeta{Name: "kubernetes", Labels: map[string]string{discovery.LabelSkipMirror: "true"}},
+			Subsets:    []v1.EndpointSubset{endpoints},
+		}, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+	})
+	c.NoWrites(fixture.Slices, "peace", func() {
+		c.patch("kubernetes", `{"metadata":{"annotations":{"touched":""}}}`)
+		c.controller.Restart()
+	})
+	c.await("kubernetes", "no mirror", lists())
 }
 
 // One slice goes and two come, of which one can take the place of the old one:

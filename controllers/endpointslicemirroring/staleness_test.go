@@ -42,14 +42,15 @@ func TestStaleCacheIsNotActedUpon(t *testing.T) {
 			c.makeEndpoints("db", subset([]string{"10.0.0.1"}, nil, 80))
 			c.await("db", "the mirror", lists("80: [10.0.0.1]R"))
 			ready := make(chan struct{})
-			go func() {
-				defer close(ready)
-				if restart {
-					c.controller.Restart()
-				}
-			}()
-			c.change("db", func(e *v1.Endpoints) { e.Subsets[0].Addresses[0].IP = "10.0.0.2" })
-			c.NoWrites(fixture.Slices, "patience")
+			c.NoWrites(fixture.Slices, "patience", func() {
+				go func() {
+					defer close(ready)
+					if restart {
+						c.controller.Restart()
+					}
+				}()
+				c.change("db", func(e *v1.Endpoints) { e.Subsets[0].Addresses[0].IP = "10.0.0.2" })
+			})
 			release()
 			<-ready
 			c.await("db", "the change", lists("80: [10.0.0.2]R"))
@@ -80,11 +81,11 @@ func TestAMirrorOfAServiceThatIsNotSeenYetStays(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.controller.Restart()
-	c.NoWrites(fixture.Slices, "the mirror")
-	release()
-	c.Idle(c.controller)
-	c.NoWrites(fixture.Slices, "the mirror")
+	c.NoWrites(fixture.Slices, "the mirror", c.controller.Restart)
+	c.NoWrites(fixture.Slices, "the mirror", func() {
+		release()
+		c.Idle(c.controller)
+	})
 	if after := c.await("late", "the mirror", lists("80: [10.0.0.1]R"))[0]; after.UID != late.UID {
 		t.Errorf("slice %s was replaced by %s", late.Name, after.Name)
 	}

@@ -406,10 +406,15 @@ func (w *World) WritesOf(resource schema.GroupResource, from int) []apiproxy.Req
 	return w.Writes(resource)[from:]
 }
 
-// NoWrites fails the test when there are more writes of a resource within a while.
-func (w *World) NoWrites(resource schema.GroupResource, what string) {
+// NoWrites fails the test when there are more writes of a resource from the
+// beginning of what acts do until a while afterwards. What was awaited before
+// need not be all that a controller has to write; see Idle.
+func (w *World) NoWrites(resource schema.GroupResource, what string, acts ...func()) {
 	w.T.Helper()
 	before := len(w.Writes(resource))
+	for _, act := range acts {
+		act()
+	}
 	harness.Throughout(w.T, AWhile, what, func(context.Context) error {
 		if more := w.WritesOf(resource, before); len(more) > 0 {
 			return fmt.Errorf("written: %+v", more)

@@ -123,7 +123,7 @@ func (p *pass) alignClaims(ctx context.Context, pod *v1.Pod, ordinal int) error 
 	}
 	scaledAway := !p.ordinals.contain(ordinal)
 	for _, claim := range claims {
-		if !p.retention.retains() && ownershipOf(claim, p.set, pod).foreign {
+		if o := ownershipOf(claim, p.set, pod); !p.retention.retains() && (o.foreign || o.stale) {
 			p.claimConflicts(claim.Name)
 		}
 		if p.retention.aligned(claim, p.set, pod, scaledAway) {

@@ -260,3 +260,25 @@ func TestAcceptance23_OrphansGoToTheNextSet(t *testing.T) {
 		}
 	}
 }
+
+// So does a set of before that had the name: the claim goes with that one, not
+// as the policy has it.
+func TestEarlierSetAsTheControllerOfAClaim(t *testing.T) {
+	t.Parallel()
+	c := start(t, harness.Options{})
+	set := c.running(newSet("web", 1, retention(retain, retain)))
+	c.change("web", replicas(0))
+	c.waitForPods("")
+	ref := metav1.NewControllerRef(set, appsv1.SchemeGroupVersion.WithKind("StatefulSet"))
+	ref.UID = "earlier"
+	c.patchClaim("data-web-0", fmt.Sprintf(`{"metadata":{"ownerReferences":[%s]}}`, inJSON(ref)))
+	c.change("web", retention(retain, deleteToo), replicas(1))
+	c.ready("web-0")
+	c.waitForEvent("web", v1.EventTypeWarning, "ConflictingController",
+		"PersistentVolumeClaim data-web-0 has a conflicting OwnerReference that acts as a manging controller, "+
+			"the retention policy is ignored for this claim")
+	claim, err := c.claim(t.Context(), "data-web-0")
+	if err != nil || len(claim.OwnerReferences) != 1 || claim.OwnerReferences[0].UID != "earlier" {
+		t.Errorf("claim %s, %v", inJSON(claim), err)
+	}
+}

@@ -85,7 +85,9 @@ func (c *cidrController) setCondition(ctx context.Context, cidr *networkingv1.Se
 }
 
 // protected tells whether cidr has the finalizer.
-func protected(cidr *networkingv1.ServiceCIDR) bool { return slices.Contains(cidr.Finalizers, finalizer) }
+func protected(cidr *networkingv1.ServiceCIDR) bool {
+	return slices.Contains(cidr.Finalizers, finalizer)
+}
 
 func (c *cidrController) addFinalizer(ctx context.Context, cidr *networkingv1.ServiceCIDR) (refused bool, err error) {
 	if protected(cidr) {

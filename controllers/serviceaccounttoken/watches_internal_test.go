@@ -23,6 +23,7 @@ func queued(t *testing.T, call func(*tokenController)) (secrets map[secretKey]in
 		var mu sync.Mutex
 		group := work.NewGroup(work.GroupOptions{Logger: slog.New(slog.DiscardHandler)})
 		c := &tokenController{
+			known: newKnown(),
 			secretQueue: work.NewQueue(group, work.Options[secretKey]{
 				Reconcile: func(_ context.Context, key secretKey) (work.Result, error) {
 					mu.Lock()
@@ -132,4 +133,29 @@ func TestAccountHandler(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The Secrets that there are, each by its last key, are all that is remembered.
+func TestKnownSecrets(t *testing.T) {
+	queued(t, func(c *tokenController) {
+		handler := c.secretHandler()
+		expect := func(after string, want ...secretKey) {
+			t.Helper()
+			got := c.known.all()
+			if len(got) != len(want) || len(want) == 1 && got[0] != want[0] {
+				t.Errorf("known after %s: %v, want %v", after, got, want)
+			}
+		}
+		opaque, first := secretOf("1", corev1.SecretTypeOpaque), secretOf("1", corev1.SecretTypeServiceAccountToken)
+		handler.OnAdd(opaque, true)
+		expect("an opaque one")
+		handler.OnAdd(first, true)
+		expect("a token", keyOf(first))
+		moved := first.DeepCopy()
+		moved.Annotations[corev1.ServiceAccountNameKey] = "b"
+		handler.OnUpdate(first, moved)
+		expect("a change of its account", keyOf(moved))
+		handler.OnDelete(cache.DeletedFinalStateUnknown{Key: "n/s", Obj: moved})
+		expect("its end")
+	})
 }

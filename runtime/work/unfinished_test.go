@@ -166,7 +166,9 @@ func TestTheNextLifeIsToldOfNothingThatIsDone(t *testing.T) {
 		q.Add("succeeds")
 		time.Sleep(time.Second)
 		q.Add("panics")
-		<-g.Failed()
+		if err := <-g.Failed(); err == nil {
+			t.Error("no failure is told of")
+		}
 		mustDrain(t, g)
 		if len(unfinished.byQueue) > 0 {
 			t.Errorf("remembered: %v", unfinished.byQueue)

@@ -27,7 +27,7 @@ type timetable struct {
 	every  time.Duration
 }
 
-// timetableOf returns the times of a CronJob.
+// timetableOf returns the times of a CronJob, whose time zone must be known.
 func (z *zoneCache) timetableOf(cronJob *batchv1.CronJob) (timetable, error) {
 	schedule, err := z.scheduleOf(cronJob)
 	if err != nil {
@@ -39,15 +39,14 @@ func (z *zoneCache) timetableOf(cronJob *batchv1.CronJob) (timetable, error) {
 	return timetable{cron: schedule}, nil
 }
 
-// scheduleOf is in the CronJob's time zone. Without one, or with one that check
-// refuses, it is in that of this process.
+// scheduleOf is in the CronJob's time zone. Without one it is in that of this process.
 func (z *zoneCache) scheduleOf(cronJob *batchv1.CronJob) (cron.Schedule, error) {
 	if cronJob.Spec.TimeZone == nil || hasOwnZone(cronJob.Spec.Schedule) {
 		return parse(cronJob.Spec.Schedule)
 	}
 	zone, err := z.load(*cronJob.Spec.TimeZone)
 	if err != nil {
-		zone = time.Local
+		return nil, err
 	}
 	schedule, err := parse(strings.TrimSpace(cronJob.Spec.Schedule))
 	if fields, ok := schedule.(*cron.SpecSchedule); ok {

@@ -42,12 +42,17 @@ func (c *cronJobController) updated(before, after *batchv1.CronJob) {
 		c.queue.Add(key)
 		return
 	}
-	times, err := c.zones.timetableOf(after)
+	unknownZone := c.zones.check(after) != nil
+	alone := *after // to see what the schedule is without that zone
+	if unknownZone {
+		alone.Spec.TimeZone = nil
+	}
+	times, err := c.zones.timetableOf(&alone)
 	if err != nil {
 		c.events.Eventf(after, v1.EventTypeWarning, unparseableChange, "unparseable schedule for cronjob: %s", err)
 		return
 	}
-	if c.zones.check(after) != nil || times.next(since(after)).IsZero() {
+	if unknownZone || times.next(since(after)).IsZero() {
 		c.queue.Add(key) // to say so
 		return
 	}

@@ -10,14 +10,14 @@ import (
 
 const (
 	// restFactor is how much longer than a reconcile the rest after it is.
-	restFactor = 2
+	restFactor = 10
 	// restMax bounds how long a change of a pod may wait, whatever a reconcile
 	// took: nobody notices a pod that is late by this.
 	restMax = 100 * time.Millisecond
 )
 
 // Pace lets a Service whose pods change all the time rest after each reconcile,
-// for twice the time that it took, but at most 100 ms. What changes meanwhile is
+// for ten times as long as it took, but at most 100 ms. What changes meanwhile is
 // then written at once, instead of one by one.
 //
 // Its methods may be called concurrently.

@@ -266,11 +266,11 @@ func TestTooManySuccessesAreToldOf(t *testing.T) {
 	j := c.create(newJob("work"))
 	pods := c.waitForPods("work", 1)
 	c.waitFor("work", "its pod", counts(1, 0, 0))
-	c.controller.Stop()
-	c.createPod(newPod("extra", j))
-	c.succeed(pods[0])
-	c.setPodStatus("extra", finished(v1.PodSucceeded, 0, time.Now()))
-	c.controller.Start()
+	c.replace(func() { // which sees both at once
+		c.createPod(newPod("extra", j))
+		c.succeed(pods[0])
+		c.setPodStatus("extra", finished(v1.PodSucceeded, 0, time.Now()))
+	}, nil)
 	c.waitFor("work", "completion", ended(batchv1.JobComplete, "CompletionsReached"), counts(0, 2, 0))
 	c.waitForEvent("work", v1.EventTypeWarning, "TooManySucceededPods", "Too many succeeded pods running after completion count reached")
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -23,6 +24,7 @@ import (
 type compaction struct {
 	watches context.Context //nolint:containedctx // of those that were open at its beginning
 	begin   context.CancelFunc
+	held    atomic.Int32 // that wait to begin
 	over    chan struct{}
 }
 
@@ -42,6 +44,7 @@ func (c *compaction) wrap(next http.RoundTripper) http.RoundTripper {
 			context.AfterFunc(c.watches, cancel)
 			return next.RoundTrip(request.WithContext(ctx))
 		}
+		c.held.Add(1)
 		select {
 		case <-c.over:
 		case <-request.Context().Done():
@@ -90,6 +93,7 @@ func TestAReplacedObjectIsDeletedAndAdded(t *testing.T) {
 	mustSync(t, lease)
 
 	gone.begin()
+	eventually(t, "no watch is open", func() bool { return int(gone.held.Load()) == len(histories) })
 	if err := client.Delete(t.Context(), "replaced", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}

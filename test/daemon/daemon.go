@@ -49,6 +49,20 @@ func Build(ctx context.Context, dir string, flags ...string) (string, error) {
 	return path, nil
 }
 
+// noteMain lets Go repeat a test when the main package has changed. It keeps the
+// results of tests whose packages and opened files are as they were, and this
+// package is the only one of the binary that no test can import.
+func noteMain() error {
+	root, err := controlplane.Root()
+	if err != nil {
+		return fmt.Errorf("find the module: %w", err)
+	}
+	if _, err := os.ReadDir(filepath.Join(root, "cmd", "controller-manager")); err != nil {
+		return fmt.Errorf("look at the main package: %w", err)
+	}
+	return nil
+}
+
 // Options of a daemon. Binary and ControlPlane are required.
 type Options struct {
 	Binary       string
@@ -85,6 +99,9 @@ type Daemon struct {
 
 // Start starts the daemon; it may not serve yet when Start returns.
 func Start(o Options) (*Daemon, error) {
+	if err := noteMain(); err != nil {
+		return nil, err
+	}
 	if o.Name == "" {
 		o.Name = "daemon"
 	}

@@ -172,14 +172,16 @@ func (s source) build(ctx context.Context, progress io.Writer, dir, version, cac
 	}()
 	defer func() { close(finished); <-reporter }()
 
-	// One at a time in the end, but the compiled packages are shared through Go's build cache.
+	// One at a time in the end, but the compiled packages are shared through Go's
+	// build cache: with each other and, being built with the flags that the
+	// Makefile has, from the versions that the root module has, with the daemon.
 	for _, name := range names {
 		target := filepath.Join(temp, name)
 		command := []string{"build", "-buildvcs=false"}
 		if strings.HasSuffix(name, testSuffix) {
 			command = []string{"test", "-c"}
 		}
-		cmd := exec.CommandContext(ctx, "go", append(command, "-ldflags", linkerFlags(version), "-o", target, s.packages[name])...)
+		cmd := exec.CommandContext(ctx, "go", append(command, "-trimpath", "-tags", "grpcnotrace", "-ldflags", linkerFlags(version), "-o", target, s.packages[name])...)
 		cmd.Dir = dir
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=", "GOWORK=off")
 		if output, err := cmd.CombinedOutput(); err != nil {

@@ -39,10 +39,11 @@ func Build(ctx context.Context, dir string, flags ...string) (string, error) {
 		return "", fmt.Errorf("find the module: %w", err)
 	}
 	path := filepath.Join(dir, "controller-manager")
-	// With the tag that the Makefile has.
-	args := append([]string{"build", "-tags", "grpcnotrace", "-o", path}, flags...)
+	// As the Makefile does.
+	args := append([]string{"build", "-trimpath", "-tags", "grpcnotrace", "-o", path}, flags...)
 	build := exec.CommandContext(ctx, "go", append(args, "./cmd/controller-manager")...)
 	build.Dir = root
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build the daemon: %w\n%s", err, out)
 	}

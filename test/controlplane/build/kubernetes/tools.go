@@ -1,7 +1,8 @@
 //go:build tools
 
 // Package tools pins the Kubernetes programs that the local control plane is
-// built from, and Kubernetes' own end-to-end tests.
+// built from, and Kubernetes' own end-to-end tests. What the root module needs
+// too has the same version here, so that it is compiled once for both.
 package tools
 
 import (

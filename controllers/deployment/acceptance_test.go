@@ -16,7 +16,6 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apischema "k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
@@ -695,24 +694,11 @@ func (c *cluster) refuse(resource, why string) (allow func()) {
 func TestAcceptance19_AReplicaFailureIsCopied(t *testing.T) {
 	t.Parallel()
 	c := start(t)
-	quota := &corev1.ResourceQuota{
-		ObjectMeta: metav1.ObjectMeta{Name: "pods"},
-		Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{corev1.ResourcePods: resource.MustParse("1")}},
-	}
-	quota, err := c.client.CoreV1().ResourceQuotas(c.ns).Create(t.Context(), quota, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	// The quota controller, which does not run here, would fill the status in.
-	quota.Status.Hard = quota.Spec.Hard
-	quota.Status.Used = corev1.ResourceList{corev1.ResourcePods: resource.MustParse("0")}
-	if _, err := c.client.CoreV1().ResourceQuotas(c.ns).UpdateStatus(t.Context(), quota, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	c.LimitPods("1")
 	c.create(newDeployment("web", 3))
 	c.runPods(everyPod)
 	c.waitFor("web", "the failure", condition(appsv1.DeploymentReplicaFailure, corev1.ConditionTrue, "FailedCreate"))
-	if err := c.client.CoreV1().ResourceQuotas(c.ns).Delete(t.Context(), quota.Name, metav1.DeleteOptions{}); err != nil {
+	if err := c.client.CoreV1().ResourceQuotas(c.ns).Delete(t.Context(), "pods", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	c.waitFor("web", "completion", all(complete, noCondition(appsv1.DeploymentReplicaFailure)))

@@ -14,7 +14,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
@@ -185,18 +184,7 @@ func TestAcceptance04_OrphansAreAdoptedAndStraysReleased(t *testing.T) {
 func TestAcceptance05_QuotaIsReportedAndRecoveredFrom(t *testing.T) {
 	t.Parallel()
 	c := start(t)
-	quotas := c.client.CoreV1().ResourceQuotas(c.ns)
-	hard := v1.ResourceList{v1.ResourcePods: resource.MustParse("2")}
-	quota, err := quotas.Create(t.Context(), &v1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "pods"},
-		Spec: v1.ResourceQuotaSpec{Hard: hard}}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	// What the resourcequota-controller does.
-	quota.Status = v1.ResourceQuotaStatus{Hard: hard, Used: v1.ResourceList{v1.ResourcePods: resource.MustParse("0")}}
-	if _, err := quotas.UpdateStatus(t.Context(), quota, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	c.LimitPods("2")
 	c.create("web", 3)
 	rc := c.waitForStatus("web", 2, 0, 0, "FailedCreate")
 	if !strings.Contains(rc.Status.Conditions[0].Message, "exceeded quota") {

@@ -11,37 +11,16 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/wheelhouse-project/wheelhouse/test/apiproxy"
 	"github.com/wheelhouse-project/wheelhouse/test/harness"
 )
 
-// setQuota does what an admin and the resourcequota-controller do.
-func (c *cluster) setQuota(pods string) {
-	c.t.Helper()
-	quotas := c.client.CoreV1().ResourceQuotas(c.ns)
-	hard := v1.ResourceList{v1.ResourcePods: resource.MustParse(pods)}
-	quota, err := quotas.Get(c.t.Context(), "pods", metav1.GetOptions{})
-	if err != nil {
-		quota, err = quotas.Create(c.t.Context(), &v1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "pods"},
-			Spec: v1.ResourceQuotaSpec{Hard: hard}}, metav1.CreateOptions{})
-		if err != nil {
-			c.t.Fatal(err)
-		}
-		quota.Status.Used = v1.ResourceList{v1.ResourcePods: resource.MustParse("0")}
-	}
-	quota.Spec.Hard, quota.Status.Hard = hard, hard
-	if _, err := quotas.UpdateStatus(c.t.Context(), quota, metav1.UpdateOptions{}); err != nil {
-		c.t.Fatal(err)
-	}
-}
-
 func TestAcceptance10_QuotaIsReportedAndRecoveredFrom(t *testing.T) {
 	t.Parallel()
 	c := start(t, harness.Options{})
-	c.setQuota("2")
+	c.LimitPods("2")
 	c.create(newReplicaSet("web", 10))
 	rs := c.waitForStatus("web", "two replicas and a failure", func(s appsv1.ReplicaSetStatus) string {
 		if s.Replicas != 2 {
@@ -78,7 +57,7 @@ func TestAcceptance10_QuotaIsReportedAndRecoveredFrom(t *testing.T) {
 	c.waitForStatus("web", "no failure with two wanted", counts(2, 0, 0))
 	c.scale("web", 10)
 	c.waitForStatus("web", "a failure again", failed("FailedCreate"))
-	c.setQuota("20")
+	c.LimitPods("20")
 	c.waitForStatus("web", "ten replicas", counts(10, 0, 0))
 	c.waitForPods("web", 10)
 }
@@ -196,7 +175,7 @@ func TestRefusedDeletionIsReported(t *testing.T) {
 func TestFailureStaysWhileTheOwnerIsDeleted(t *testing.T) {
 	t.Parallel()
 	c := start(t, harness.Options{})
-	c.setQuota("1")
+	c.LimitPods("1")
 	c.create(newReplicaSet("web", 2))
 	c.waitForStatus("web", "a failure", func(s appsv1.ReplicaSetStatus) string {
 		if s.Replicas != 1 {

@@ -11,7 +11,6 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
@@ -135,30 +134,10 @@ func TestAcceptance20_AJobInheritsNothingFromItsNamesake(t *testing.T) {
 	c.waitFor("work", "a fresh count", counts(1, 0, 0))
 }
 
-// setQuota does what an admin and the resourcequota-controller do.
-func (c *cluster) setQuota(pods string) {
-	c.t.Helper()
-	quotas := c.client.CoreV1().ResourceQuotas(c.ns)
-	hard := v1.ResourceList{v1.ResourcePods: resource.MustParse(pods)}
-	quota, err := quotas.Get(c.t.Context(), "pods", metav1.GetOptions{})
-	if err != nil {
-		quota, err = quotas.Create(c.t.Context(), &v1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "pods"},
-			Spec: v1.ResourceQuotaSpec{Hard: hard}}, metav1.CreateOptions{})
-		if err != nil {
-			c.t.Fatal(err)
-		}
-		quota.Status.Used = v1.ResourceList{v1.ResourcePods: resource.MustParse("0")}
-	}
-	quota.Spec.Hard, quota.Status.Hard = hard, hard
-	if _, err := quotas.UpdateStatus(c.t.Context(), quota, metav1.UpdateOptions{}); err != nil {
-		c.t.Fatal(err)
-	}
-}
-
 func TestAcceptance21_AQuotaIsRecoveredFrom(t *testing.T) {
 	t.Parallel()
 	c := start(t, harness.Options{})
-	c.setQuota("3")
+	c.LimitPods("3")
 	c.create(newJob("work", size(10, 10)))
 	c.waitFor("work", "three pods", counts(3, 0, 0))
 	c.retriesCalmly()
@@ -173,14 +152,14 @@ func TestAcceptance21_AQuotaIsRecoveredFrom(t *testing.T) {
 		return nil
 	})
 	c.waitForEvent("work", v1.EventTypeWarning, "FailedCreate", "exceeded quota: pods, requested: pods=1, used: pods=3, limited: pods=3")
-	c.setQuota("20")
+	c.LimitPods("20")
 	c.waitFor("work", "ten pods", counts(10, 0, 0))
 }
 
 func TestAJobIsResumedWhoseNewPodsAreRefused(t *testing.T) {
 	t.Parallel()
 	c := start(t, harness.Options{})
-	c.setQuota("0")
+	c.LimitPods("0")
 	c.create(newJob("work", size(2, 2), suspend, func(j *batchv1.Job) { j.Spec.ActiveDeadlineSeconds = ptr.To[int64](4) }))
 	c.waitFor("work", "suspension", condition(batchv1.JobSuspended, v1.ConditionTrue, "JobSuspended", ""))
 	c.change("work", func(j *batchv1.Job) { j.Spec.Suspend = ptr.To(false) })
@@ -234,6 +213,7 @@ func TestAcceptance22_OnlyOrphansOfBatchJobsAreReleased(t *testing.T) {
 			return err
 		})
 	}
+	c.controller.CatchUp()
 	harness.Throughout(t, aWhile, "patience", func(ctx context.Context) error {
 		pod, err := c.client.CoreV1().Pods(c.ns).Get(ctx, "foreign", metav1.GetOptions{})
 		if err == nil && !tracked(pod) {

@@ -104,6 +104,7 @@ func TestNothingIsWrittenWithoutNeed(t *testing.T) {
 	c.touch("work")
 	c.touch("done")
 	c.changePod(pods[1].Name, func(pod *v1.Pod) { pod.Annotations = map[string]string{"touched": "yes"} })
+	c.controller.CatchUp()
 	harness.Throughout(t, aWhile, "silence", func(context.Context) error {
 		if after := writes(); len(after) != before {
 			return fmt.Errorf("%d writes", len(after)-before)
@@ -230,7 +231,7 @@ func TestPodsThatAreGoneAreLeftToTheirEvents(t *testing.T) {
 func TestARefusedJobIsRetriedCalmly(t *testing.T) {
 	t.Parallel()
 	c := start(t, harness.Options{})
-	c.setQuota("0")
+	c.LimitPods("0")
 	c.create(newJob("work"))
 	c.waitFor("work", "the start", func(s batchv1.JobStatus) string {
 		if s.StartTime == nil {

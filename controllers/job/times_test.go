@@ -68,7 +68,7 @@ func TestTheDeadlineIsKeptBesideErrors(t *testing.T) {
 	t.Parallel()
 	clock := harness.NewClock(t, time.Now())
 	c := start(t, harness.Options{Clock: clock})
-	c.setQuota("0")
+	c.LimitPods("0")
 	c.create(newJob("work", func(j *batchv1.Job) { j.Spec.ActiveDeadlineSeconds = ptr.To[int64](19) }))
 	var j *batchv1.Job
 	harness.Eventually(t, soon, "failure", func(context.Context) error {

@@ -13,7 +13,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
@@ -97,30 +96,10 @@ func TestAcceptance07_SucceededPodsAreReplacedAtOnce(t *testing.T) {
 	})
 }
 
-func (c *cluster) setQuota(pods string) {
-	c.t.Helper()
-	quotas := c.client.CoreV1().ResourceQuotas(c.ns)
-	hard := v1.ResourceList{v1.ResourcePods: resource.MustParse(pods)}
-	quota, err := quotas.Get(c.t.Context(), "pods", metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		quota, err = quotas.Create(c.t.Context(), &v1.ResourceQuota{
-			ObjectMeta: metav1.ObjectMeta{Name: "pods"}, Spec: v1.ResourceQuotaSpec{Hard: hard},
-		}, metav1.CreateOptions{})
-		quota.Status.Used = v1.ResourceList{v1.ResourcePods: resource.MustParse("0")}
-	}
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	quota.Spec.Hard, quota.Status.Hard = hard, hard
-	if _, err := quotas.UpdateStatus(c.t.Context(), quota, metav1.UpdateOptions{}); err != nil {
-		c.t.Fatal(err)
-	}
-}
-
 func TestAcceptance15_QuotaIsReportedAndRecoveredFrom(t *testing.T) {
 	t.Parallel()
 	c := start(t, 5)
-	c.setQuota("2")
+	c.LimitPods("2")
 	c.create(newDaemonSet("agent"))
 	c.waitForStatus("agent", status{desired: 5, current: 2, updated: 2})
 	c.waitForEvent("agent", "FailedCreate", "Warning daemonset-controller Error creating: pods ")
@@ -128,7 +107,7 @@ func TestAcceptance15_QuotaIsReportedAndRecoveredFrom(t *testing.T) {
 	if refused := len(c.creations(http.StatusForbidden)); refused > 20 {
 		t.Errorf("%d creations were refused", refused)
 	}
-	c.setQuota("20")
+	c.LimitPods("20")
 	c.waitForPods("agent", 1, 2, 3, 4, 5)
 	c.waitForStatus("agent", status{desired: 5, current: 5, updated: 5})
 }
@@ -206,6 +185,7 @@ func TestAcceptance18_NothingIsDoneWhileItIsBeingDeleted(t *testing.T) {
 	c.addNode(3)
 	c.deletePod(found[1][0].Name)
 	c.change("agent", func(ds *appsv1.DaemonSet) { metav1.SetMetaDataAnnotation(&ds.ObjectMeta, "a", "b") })
+	c.controller.CatchUp()
 	c.always("agent", "one pod", func(p pods) string {
 		if len(p) != 1 || len(p[2]) != 1 {
 			return fmt.Sprint(p.names())
@@ -366,6 +346,7 @@ func TestObjectsThatCannotBeHandled(t *testing.T) {
 		terms[0].MatchFields = nil
 		terms[0].MatchExpressions = []v1.NodeSelectorRequirement{{Key: "x", Operator: v1.NodeSelectorOpExists}}
 	})
+	c.controller.CatchUp()
 	c.always("agent", "pods that say nothing of a node", func(p pods) string {
 		if len(p[0]) != 2 || len(p[1]) != 1 || len(p[2]) != 1 {
 			return fmt.Sprint(p.names())

@@ -120,6 +120,7 @@ func TestAcceptance10_Surge(t *testing.T) {
 		found := c.startReady(newDaemonSet("agent", finalizer), 1, 2)
 		c.deletePod(found[1][0].Name)
 		c.waitForPods("agent", 2)
+		c.controller.CatchUp()
 		c.always("agent", "one pod", images(1, 0))
 		c.changePod(found[1][0].Name, func(pod *v1.Pod) { pod.Finalizers = nil })
 		c.waitForPods("agent", 1, 2)

@@ -254,6 +254,7 @@ func TestNoWriteWithoutNeed(t *testing.T) {
 	c.controller.Restart()
 	c.patchPod("web-1", `{"metadata":{"labels":{"more":"labels"}}}`)
 	c.patchClaim("data-web-1", `{"metadata":{"finalizers":null}}`)
+	c.controller.CatchUp()
 	harness.Throughout(t, aWhile, "no writes", func(context.Context) error {
 		writes := c.Proxy.Requests(func(r apiproxy.Request) bool {
 			return r.Write() && slices.Contains([]apischema.GroupResource{podResource, claimResource, setResource, revisionResource}, r.Resource)

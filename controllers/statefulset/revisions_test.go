@@ -149,7 +149,8 @@ func TestRevisions10_OrphanedRevisionIsAdopted(t *testing.T) {
 		[]byte(`{"metadata":{"ownerReferences":null}}`), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	// That wakes nobody. The next change of the set does.
+	// That wakes nobody. The next change of the set does, which must not be seen first.
+	c.controller.CatchUp()
 	c.change("web", func(set *appsv1.StatefulSet) { set.Spec.MinReadySeconds = 1 })
 	harness.Eventually(t, soon, "adoption", func(ctx context.Context) error {
 		history, err := c.revisions(ctx)

@@ -236,6 +236,7 @@ func acceptance10Never(w *world) {
 func acceptance11(w *world) {
 	other := w.another(w.t)
 	owner := other.configMap("owner")
+	w.instance.CatchUp() // or the child may go as one whose owner does not exist
 	secret := w.secret("child", ownedBy(configMapRef(owner), nil))
 	w.gone(secrets, "child")
 	want := fmt.Sprintf("ownerRef [v1/ConfigMap, namespace: %s, name: owner, uid: %s] does not exist in namespace %q",

@@ -72,11 +72,12 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// start starts the controller with a threshold.
+// start starts the controller with a threshold, and returns after its first pass.
 func start(t *testing.T, threshold int) *world {
 	t.Helper()
 	w := newWorld(t)
 	w.controller = w.Start(podgc.Descriptor(), section(threshold))
+	w.passed(time.Time{})
 	return w
 }
 

@@ -280,6 +280,7 @@ func TestAcceptance15_WhatWentWhileStoppedIsGivenBack(t *testing.T) {
 	for _, name := range []string{"a", "b", "c", "d"} {
 		w.pod(name)
 	}
+	w.used("q", amounts{"pods": "4"}) // which the API server may not have charged at once
 	w.instance.Stop()
 	for _, name := range []string{"a", "b", "c"} {
 		w.deletePod(name)
@@ -369,9 +370,14 @@ func usageAboveTheLimit(w *world) {
 	w.pod("a", requesting(amounts{"cpu": "900m"}))
 	w.quota("q", amounts{"requests.cpu": "100m"})
 	w.used("q", amounts{"requests.cpu": "900m"})
-	if _, err := w.client.CoreV1().Pods(w.ns).Create(w.t.Context(), newPod("b", requesting(amounts{"cpu": "1m"})), metav1.CreateOptions{}); !refused(err) {
-		w.t.Errorf("a pod above the limit: %v", err)
-	}
+	harness.Eventually(w.t, soon, "refusal of a pod above the limit", func(ctx context.Context) error {
+		more := newPod("b", requesting(amounts{"cpu": "1m"}))
+		_, err := w.client.CoreV1().Pods(w.ns).Create(ctx, more, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		if !refused(err) {
+			return fmt.Errorf("it is answered with %w", err)
+		}
+		return nil
+	})
 }
 
 func fractionsOfBytes(w *world) {

@@ -25,10 +25,12 @@ func TestACacheThatLagsGivesNothingBack(t *testing.T) {
 	t.Parallel()
 	w := running(t)
 	w.quota("q", amounts{"pods": "3"})
+	// Once the API server charges, it charges for every pod.
+	w.pod("p-0")
+	w.used("q", amounts{"pods": "1"})
 	release := w.engine.Proxy.HoldWatches(corev1.Resource("pods"))
-	for i := range 3 {
-		w.pod(fmt.Sprint("p-", i))
-	}
+	w.pod("p-1")
+	w.pod("p-2")
 	for _, restarted := range []bool{false, true} {
 		if restarted {
 			w.instance.Restart()

@@ -79,6 +79,7 @@ func TestOneWatchPerResourceForAllUsers(t *testing.T) {
 func TestRestartWithinLingerMakesNoRequest(t *testing.T) {
 	t.Parallel()
 	cp := controlplane.Shared(t)
+	create(t, adminClient(t, cp), cp.Namespace(t), "a")
 	pool, counted := newPool(t, cp.AdminConfig(), informers.Options{})
 	for range 5 {
 		lease := pool.Lease("controller")
@@ -95,7 +96,7 @@ func TestRestartWithinLingerMakesNoRequest(t *testing.T) {
 		}
 		mustSync(t, lease)
 		if replayed.Load() == 0 {
-			t.Error("no initial replay; the kube-system namespace has a config map")
+			t.Error("no initial replay of the config map")
 		}
 		lease.Release()
 		if got := pool.Status(); len(got) != 1 || len(got[0].Users) != 0 {
@@ -146,6 +147,7 @@ func TestNoHandlerRunsAfterRelease(t *testing.T) {
 	t.Parallel()
 	cp := controlplane.Shared(t)
 	client, namespace := adminClient(t, cp), cp.Namespace(t)
+	create(t, client, namespace, "stays") // so that every user has an event
 	pool, _ := newPool(t, cp.AdminConfig(), informers.Options{})
 
 	// Somebody else's events must go on meanwhile.
@@ -306,7 +308,9 @@ func TestIndexPanicFailsItsLeaseOnly(t *testing.T) {
 
 func TestIndexersOfTwoUsersAtOnce(t *testing.T) {
 	t.Parallel()
-	pool, _ := newPool(t, controlplane.Shared(t).AdminConfig(), informers.Options{})
+	cp := controlplane.Shared(t)
+	create(t, adminClient(t, cp), cp.Namespace(t), "shared-by-users")
+	pool, _ := newPool(t, cp.AdminConfig(), informers.Options{})
 	keeper := pool.Lease("keeper")
 	mustLease(t, keeper, configMaps)
 	mustSync(t, keeper)
@@ -331,7 +335,7 @@ func TestIndexersOfTwoUsersAtOnce(t *testing.T) {
 				t.Error(err)
 				return
 			}
-			found, err := informer.Indexer().ByIndex("name", "extension-apiserver-authentication")
+			found, err := informer.Indexer().ByIndex("name", "shared-by-users")
 			if err != nil || len(found) == 0 {
 				t.Errorf("index finds %d objects, error %v", len(found), err)
 			}

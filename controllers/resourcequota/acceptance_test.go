@@ -31,7 +31,6 @@ var together = map[string]func(w *world){
 	"09_StatusFollowsOtherLimits":               acceptance09,
 	"14_NeverMoreThanAllowed":                   acceptance14,
 	"17_DevicesOfClaims":                        acceptance17,
-	"ABurstOfDeletionsTakesFewWrites":           burst,
 	"ADeviceClassMakesClaimsCount":              lateDeviceClass,
 	"AResizeIsCountedWhenItsNodeHasDecided":     resize,
 	"AUsageAboveTheLimitStays":                  usageAboveTheLimit,

@@ -241,8 +241,10 @@ func TestARestartListsNothing(t *testing.T) {
 }
 
 // A burst of deletions is given back in few writes, and in fewer still where
-// nobody waits for what is given back.
-func burst(w *world) {
+// nobody waits for what is given back. Not beside tests that bring resources of
+// their own, for which all quotas are counted again.
+func TestABurstOfDeletionsTakesFewWrites(t *testing.T) {
+	w := running(t)
 	const maps = 60
 	paces := map[string]time.Duration{"short": 100 * time.Millisecond, "roomy": time.Second}
 	w.quota("short", amounts{"configmaps": "60"})

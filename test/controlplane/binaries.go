@@ -152,6 +152,10 @@ func missing(paths map[string]string) []string {
 	return names
 }
 
+// BuildFlags are the Makefile's. What is built with them, without cgo, shares
+// compiled packages.
+func BuildFlags() []string { return []string{"-trimpath", "-tags", "grpcnotrace"} }
+
 // build compiles into a temporary directory beside the target and renames, so
 // that an interrupted build leaves nothing that looks complete.
 func (s source) build(ctx context.Context, progress io.Writer, dir, version, cache string, names []string) error {
@@ -181,7 +185,8 @@ func (s source) build(ctx context.Context, progress io.Writer, dir, version, cac
 		if strings.HasSuffix(name, testSuffix) {
 			command = []string{"test", "-c"}
 		}
-		cmd := exec.CommandContext(ctx, "go", append(command, "-trimpath", "-tags", "grpcnotrace", "-ldflags", linkerFlags(version), "-o", target, s.packages[name])...)
+		command = append(command, BuildFlags()...)
+		cmd := exec.CommandContext(ctx, "go", append(command, "-ldflags", linkerFlags(version), "-o", target, s.packages[name])...)
 		cmd.Dir = dir
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=", "GOWORK=off")
 		if output, err := cmd.CombinedOutput(); err != nil {

@@ -39,9 +39,8 @@ func Build(ctx context.Context, dir string, flags ...string) (string, error) {
 		return "", fmt.Errorf("find the module: %w", err)
 	}
 	path := filepath.Join(dir, "controller-manager")
-	// As the Makefile does.
-	args := append([]string{"build", "-trimpath", "-tags", "grpcnotrace", "-o", path}, flags...)
-	build := exec.CommandContext(ctx, "go", append(args, "./cmd/controller-manager")...)
+	args := slices.Concat([]string{"build", "-o", path}, controlplane.BuildFlags(), flags, []string{"./cmd/controller-manager"})
+	build := exec.CommandContext(ctx, "go", args...)
 	build.Dir = root
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {

@@ -37,16 +37,34 @@ type AuditLog struct{ path string }
 // AuditPosition is a place in the log. The zero value is its start.
 type AuditPosition int64
 
-// Position returns the present end of the log.
+// Position returns the end of the last complete entry. One that is being
+// written just now comes after it.
 func (l *AuditLog) Position() (AuditPosition, error) {
-	info, err := os.Stat(l.path)
+	file, err := os.Open(l.path)
 	if os.IsNotExist(err) {
 		return 0, nil
 	}
 	if err != nil {
 		return 0, fmt.Errorf("read the audit log: %w", err)
 	}
-	return AuditPosition(info.Size()), nil
+	defer file.Close() // only read
+	info, err := file.Stat()
+	if err != nil {
+		return 0, fmt.Errorf("read the audit log: %w", err)
+	}
+	chunk := make([]byte, 64<<10)
+	for end := info.Size(); end > 0; {
+		start := max(0, end-int64(len(chunk)))
+		content := chunk[:end-start]
+		if _, err := file.ReadAt(content, start); err != nil {
+			return 0, fmt.Errorf("read the audit log at byte %d: %w", start, err)
+		}
+		if i := bytes.LastIndexByte(content, '\n'); i >= 0 {
+			return AuditPosition(start + int64(i) + 1), nil
+		}
+		end = start
+	}
+	return 0, nil
 }
 
 // Entries returns the log's complete entries from a position on, in the order

@@ -103,6 +103,9 @@ func (cp *ControlPlane) startAPIServer(ctx context.Context, program, etcdURL str
 
 // Start starts a stopped API server again and returns when it is ready.
 func (a *APIServer) Start(ctx context.Context) error {
+	if err := a.cp.audit.complete(); err != nil {
+		return err
+	}
 	if err := a.Process.Start(); err != nil {
 		return err
 	}

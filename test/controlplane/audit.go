@@ -67,6 +67,22 @@ func (l *AuditLog) Position() (AuditPosition, error) {
 	return 0, nil
 }
 
+// complete removes an entry that an API server could not finish before it was
+// killed; the next one would write on behind it. A nil log has none.
+func (l *AuditLog) complete() error {
+	if l == nil {
+		return nil
+	}
+	end, err := l.Position()
+	if err != nil {
+		return err
+	}
+	if err := os.Truncate(l.path, int64(end)); err != nil && !os.IsNotExist(err) {
+		return fmt.Errorf("remove the unfinished end of the audit log: %w", err)
+	}
+	return nil
+}
+
 // Entries returns the log's complete entries from a position on, in the order
 // in which the API server wrote them, and the position behind the last one.
 func (l *AuditLog) Entries(from AuditPosition) ([]auditv1.Event, AuditPosition, error) {

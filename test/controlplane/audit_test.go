@@ -28,6 +28,9 @@ func TestPositionIsBehindACompleteEntry(t *testing.T) {
 			if at, err := log.Position(); err != nil || at != 0 {
 				t.Errorf("without a file: position %d, error %v", at, err)
 			}
+			if err := log.complete(); err != nil {
+				t.Errorf("without a file: %v", err)
+			}
 			if err := os.WriteFile(log.path, []byte(test.log), 0o600); err != nil {
 				t.Fatal(err)
 			}
@@ -35,13 +38,19 @@ func TestPositionIsBehindACompleteEntry(t *testing.T) {
 			if err != nil || at != AuditPosition(test.position) {
 				t.Errorf("position %d, error %v; want %d", at, err, test.position)
 			}
-			// What comes later is read whole.
-			whole := test.log[:test.position] + second
-			if err := os.WriteFile(log.path, []byte(whole), 0o600); err != nil {
+			// A next API server writes on behind what is complete.
+			if err := log.complete(); err != nil {
+				t.Fatal(err)
+			}
+			content, err := os.ReadFile(log.path)
+			if err != nil || string(content) != test.log[:test.position] {
+				t.Errorf("complete left %d bytes, error %v; want %d", len(content), err, test.position)
+			}
+			if err := os.WriteFile(log.path, append(content, second...), 0o600); err != nil {
 				t.Fatal(err)
 			}
 			entries, end, err := log.Entries(at)
-			if err != nil || len(entries) != 1 || entries[0].AuditID != "2" || end != AuditPosition(len(whole)) {
+			if err != nil || len(entries) != 1 || entries[0].AuditID != "2" || end != at+AuditPosition(len(second)) {
 				t.Errorf("from there on: %v up to %d, error %v", entries, end, err)
 			}
 		})

@@ -185,7 +185,7 @@ func (c *cluster) follow() (stop func()) {
 }
 
 // serve other kinds, and return when that is known. What is not served any more
-// is looked for twice.
+// is looked for twice. The clock is a bubble's: it jumps, and nothing is waited for.
 func (c *cluster) serve(served kinds) {
 	c.note(func() { c.kinds = served })
 	time.Sleep(2 * interval)
